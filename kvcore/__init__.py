@@ -1,0 +1,21 @@
+"""KV Cache Lab's engine. Names load when first used, so that `audit` never imports PyTorch."""
+
+from importlib import import_module
+
+_HOME = {
+    "DecoderConfig": "config",
+    "KVCache": "cache",
+    "LabDecoder": "model",
+    "LayerCache": "cache",
+    "Mask": "masks",
+    "Rules": "rules",
+    "attention": "attention",
+}
+
+__all__ = list(_HOME)
+
+
+def __getattr__(name: str):
+    if name not in _HOME:
+        raise AttributeError(f"module 'kvcore' has no attribute {name!r}")
+    return getattr(import_module(f"kvcore.{_HOME[name]}"), name)

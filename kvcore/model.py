@@ -1,0 +1,108 @@
+"""The lab decoder: seeded weights and one step that is prefill, chunk and decode step alike."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import embedding
+
+from kvcore.attention import attention, merge_heads, split_heads
+from kvcore.cache import KVCache
+from kvcore.config import DecoderConfig, check_positions, check_token_ids
+from kvcore.positions import sinusoidal
+from kvcore.rules import RIGHT, Rules
+
+
+class LayerStep(NamedTuple):
+    """What one layer computed in one call, for those who want to look or count."""
+
+    query: Tensor  # (batch, n_heads, n, head_dim)
+    key: Tensor  # (batch, n_kv_heads, n, head_dim), the new rows only
+    value: Tensor  # (batch, n_kv_heads, n, head_dim), the new rows only
+    key_position: np.ndarray  # (n_keys,), of old and new entries
+    weights: Tensor  # (batch, n_heads, n, n_keys)
+    hidden: Tensor  # (batch, n, d_model), after this layer
+
+
+class Step(NamedTuple):
+    """One call's hidden states, the cache that continues it, and its layers."""
+
+    hidden: Tensor  # (n, d_model), or (batch, n, d_model) for a batch of token ids
+    cache: KVCache
+    layers: list[LayerStep]
+
+
+class LabDecoder:
+    """An untrained decoder whose parameters follow from `config` alone.
+
+    Drawn in float64 with NumPy, in this order: the token table normal(0, 0.3); then for each layer
+    W_Q, W_K, W_V normal(0, 0.25); then cast to the dtype. Each layer is
+    x ← tanh(x + concat_heads(attention(x W_Q, x W_K, x W_V))).
+    """
+
+    def __init__(self, config: DecoderConfig) -> None:
+        self.config = config
+        rng = np.random.default_rng(config.seed)
+        self.dtype = getattr(torch, config.dtype)
+
+        def draw(scale: float, *shape: int) -> Tensor:
+            return torch.from_numpy(rng.normal(0, scale, shape)).to(self.dtype)
+
+        self.table = draw(0.3, config.vocab_size, config.d_model)
+        kv_width = config.n_kv_heads * config.head_dim
+        widths = (config.d_model, kv_width, kv_width)
+        self.projections = [
+            torch.cat([draw(0.25, config.d_model, width) for width in widths], dim=1) for _ in range(config.n_layers)
+        ]
+
+    def in_float64(self) -> LabDecoder:
+        """The same, already cast, parameters computing in float64: what a lower precision is measured against."""
+        exact = object.__new__(LabDecoder)
+        exact.config, exact.dtype = self.config, torch.float64
+        exact.table = self.table.double()
+        exact.projections = [weight.double() for weight in self.projections]
+        return exact
+
+    @torch.inference_mode()
+    def step(
+        self,
+        token_ids: object,
+        cache: KVCache | None = None,
+        rules: Rules = RIGHT,
+        cache_position: object = None,
+    ) -> Step:
+        """Process new tokens behind those in `cache`; without a cache, from position 0 or `cache_position`.
+
+        token_ids (n,) or (batch, n), integers in the vocabulary; cache_position (n,), contiguous. The
+        given cache stays usable. Any split of the same tokens into calls gives the same hidden states.
+        Raises ValueError for ids or positions that break these rules.
+        """
+        ids = check_token_ids(token_ids, self.config.vocab_size)
+        n_new = ids.shape[-1]
+        if cache_position is None:
+            first = cache.n_processed if cache is not None else 0
+            cache_position = np.arange(first, first + n_new)
+        else:
+            n_processed = None if cache is None else cache.n_processed
+            cache_position = check_positions(cache_position, n_new, n_processed)
+        if cache is None:
+            cache = KVCache.empty(self.config.n_layers)
+
+        where = sinusoidal(rules.input_position(cache_position), self.config.d_model)
+        x = embedding(torch.from_numpy(ids.reshape(-1, n_new)), self.table) + torch.from_numpy(where).to(self.dtype)
+        query_position = rules.mask_position(cache_position)
+        heads = (self.config.n_heads, self.config.n_kv_heads, self.config.n_kv_heads)
+        layers, kept = [], []
+        for projection, entries in zip(self.projections, cache.layers, strict=True):
+            query, key, value = split_heads(x @ projection, heads)
+            entries = entries.append(key, value, cache_position)
+            visible = rules.visible(query_position, entries.position)
+            context, weights = attention(query, entries.key, entries.value, visible)
+            x = torch.tanh(x + merge_heads(context))
+            layers.append(LayerStep(query, key, value, entries.position, weights, x))
+            kept.append(rules.keep(entries))
+        hidden = x if ids.ndim == 2 else x[0]
+        return Step(hidden, KVCache(tuple(kept), int(cache_position[-1]) + 1), layers)

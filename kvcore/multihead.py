@@ -1,0 +1,99 @@
+"""The second recorded system: one multi-head attention layer on vectors, with a preallocated cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kvcore.attention import attention, merge_heads, split_heads
+from kvcore.cache import LayerCache
+from kvcore.compare import Comparison, compare
+from kvcore.config import check_int
+from kvcore.masks import Mask
+
+
+@dataclass(frozen=True)
+class MultiHeadConfig:
+    """The recorded setting. The weights were not recorded, so only the relation cached = uncached binds."""
+
+    seed: int = 42
+    batch: int = 2
+    d_model: int = 64
+    n_heads: int = 4
+    capacity: int = 32
+    n_prompt: int = 5
+    n_decode: int = 3
+
+    dtype = "float32"
+    tolerance = 1e-5
+
+    def __post_init__(self) -> None:
+        check_int("seed", self.seed, 0)
+        for name in ("batch", "d_model", "n_heads", "capacity", "n_prompt", "n_decode"):
+            check_int(name, getattr(self, name), 1)
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model {self.d_model} cannot be split into {self.n_heads} heads; it must divide evenly")
+
+
+class MultiHeadLayer:
+    """Separate W_Q, W_K, W_V, W_O (d_model, d_model), drawn as normal(0, 1/√d_model), without bias or tanh."""
+
+    def __init__(self, config: MultiHeadConfig, rng: np.random.Generator) -> None:
+        self.n_heads = config.n_heads
+        shape = (config.d_model, config.d_model)
+        self.w_q, self.w_k, self.w_v, self.w_o = (
+            torch.from_numpy(rng.normal(0, config.d_model**-0.5, shape)).to(torch.float32) for _ in range(4)
+        )
+
+    @torch.inference_mode()
+    def step(self, x: Tensor, cache: LayerCache | None = None, n_processed: int = 0) -> tuple[Tensor, LayerCache]:
+        """New rows (batch, n, d_model) behind the n_processed ones in `cache`: outputs and the longer cache.
+
+        Scores are taken over filled positions only. Raises ValueError beyond the cache's capacity; the
+        given cache stays as it was.
+        """
+        query, key, value = (split_heads(x @ weight, (self.n_heads,))[0] for weight in (self.w_q, self.w_k, self.w_v))
+        cache_position = np.arange(n_processed, n_processed + x.shape[1])
+        entries = (LayerCache() if cache is None else cache).append(key, value, cache_position)
+        visible = Mask()(cache_position, entries.position)
+        context, _ = attention(query, entries.key, entries.value, visible)
+        return merge_heads(context) @ self.w_o, entries
+
+
+@dataclass(frozen=True, eq=False)
+class MultiHeadRun:
+    """Outputs (batch, positions, d_model) without and with the cache, as float64."""
+
+    config: MultiHeadConfig
+    uncached: np.ndarray
+    cached: np.ndarray
+    cached_entries: int
+    payload_bytes: int
+
+    @property
+    def comparison(self) -> Comparison:
+        """The largest difference over the batch at each position."""
+        position = np.arange(self.cached.shape[1])
+        wide = [rows.transpose(1, 0, 2).reshape(len(position), -1) for rows in (self.cached, self.uncached)]
+        return compare(*wide, position, self.config.tolerance)
+
+
+def run_multihead(config: MultiHeadConfig = MultiHeadConfig()) -> MultiHeadRun:
+    """A prompt in one call, then single vectors from a preallocated cache, against all in one call without one."""
+    rng = np.random.default_rng(config.seed)
+    layer = MultiHeadLayer(config, rng)
+    prompt = rng.normal(size=(config.batch, config.n_prompt, config.d_model))
+    later = rng.normal(size=(config.n_decode, config.batch, 1, config.d_model))
+    x = torch.from_numpy(np.concatenate([prompt, *later], axis=1)).to(torch.float32)
+
+    uncached, _ = layer.step(x)
+    cache, rows, done = LayerCache(config.capacity), [], 0
+    for n_new in (config.n_prompt, *(1,) * config.n_decode):
+        out, cache = layer.step(x[:, done : done + n_new], cache, n_processed=done)
+        rows.append(out)
+        done += n_new
+    cached = torch.cat(rows, dim=1)
+    return MultiHeadRun(config, uncached.double().numpy(), cached.double().numpy(), len(cache), cache.payload_bytes)
