@@ -9,7 +9,6 @@ _HOME = {
     "LayerCache": "cache",
     "Mask": "masks",
     "Rules": "rules",
-    "attention": "attention",
 }
 
 __all__ = list(_HOME)
