@@ -1,0 +1,1 @@
+"""Results drawn with Plotly: `result -> Figure`, pure, without Streamlit, never shown here."""

@@ -1,0 +1,37 @@
+"""Finished results shared between visitors: one cached wrapper a study, keyed by one frozen config.
+
+Streamlit hands every visitor a copy of its own. Studies are imported when first needed: they bring
+PyTorch, and the first page should show something before that.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import streamlit as st
+
+MAX_ENTRIES = 64
+
+
+def _study(name: str, config):
+    return import_module(f"kvcore.studies.{name}").run(config)
+
+
+@st.cache_data(max_entries=MAX_ENTRIES, show_spinner=False)
+def mask_explorer(config):
+    return _study("mask_explorer", config)
+
+
+@st.cache_data(max_entries=MAX_ENTRIES, show_spinner=False)
+def decode_paths(config):
+    return _study("decode_paths", config)
+
+
+@st.cache_data(max_entries=MAX_ENTRIES, show_spinner=False)
+def work_counts(config):
+    return _study("work_counts", config)
+
+
+@st.cache_data(max_entries=MAX_ENTRIES, show_spinner=False)
+def sliding_window(config):
+    return _study("sliding_window", config)

@@ -1,0 +1,76 @@
+"""A chart with its text alternative, its numbers and its downloads."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+import streamlit as st
+
+CONFIG = {"displaylogo": False, "displayModeBar": True, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
+"""The chart's own bar stays: its camera saves a PNG."""
+
+
+def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def standalone_html(figure: go.Figure) -> str:
+    """The figure with Plotly inside, on a white page: it opens without a network."""
+    copy = go.Figure(figure).update_layout(template="plotly_white", paper_bgcolor="white", plot_bgcolor="white")
+    return copy.to_html(include_plotlyjs=True)
+
+
+def chart(
+    figure: go.Figure,
+    name: str,
+    alt: str,
+    table: Callable[[], pd.DataFrame],
+    arrays: Callable[[], Mapping[str, np.ndarray]],
+    **chart_options,
+):
+    """Draw `figure`; below it an expander with its numbers as a table and three downloads.
+
+    `name` is the key and the file name; `alt` says in words what the figure shows. Table, arrays and
+    files are made only when the expander is open, the files only when asked for. Returns what
+    `st.plotly_chart` returns.
+    """
+    state = st.plotly_chart(figure, key=f"{name}_chart", alt=alt, config=CONFIG, **chart_options)
+    numbers(name, alt, table, arrays, figure)
+    return state
+
+
+def numbers(
+    name: str,
+    alt: str,
+    table: Callable[[], pd.DataFrame],
+    arrays: Callable[[], Mapping[str, np.ndarray]],
+    figure: go.Figure | None = None,
+) -> None:
+    """The expander "Numbers and downloads" of one figure or table."""
+    box = st.expander("Numbers and downloads", key=f"{name}_numbers", on_change="rerun", type="compact")
+    if not box.open:
+        return
+    with box:
+        frame = table()
+        st.dataframe(frame, alt=f"The numbers of: {alt}", hide_index=True, height=min(400, 38 + 35 * len(frame)))
+        with st.container(horizontal=True):
+            _download("CSV", lambda: frame.to_csv(index=False), f"{name}.csv", "text/csv")
+            _download("NPZ", lambda: npz(arrays()), f"{name}.npz", "application/octet-stream")
+            if figure is not None:
+                _download("HTML", lambda: standalone_html(figure), f"{name}.html", "text/html")
+
+
+def _download(label: str, data: Callable[[], str | bytes], file_name: str, mime: str) -> None:
+    st.download_button(label, data, file_name, mime, key=f"{file_name}_download", on_click="ignore")
+
+
+def command(line: str) -> None:
+    """The shell command that gives this page's numbers again."""
+    st.caption("The same numbers from a shell:")
+    st.code(line, language="bash", wrap_lines=True)

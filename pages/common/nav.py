@@ -1,0 +1,59 @@
+"""The pages, how they are reached, and what stands at the top and foot of each."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+PAGES = {
+    "overview": ("Overview", ":material/home:", "Does a KV cache change what a decoder computes, or only how?"),
+    "mask_explorer": (
+        "Mask explorer",
+        ":material/grid_on:",
+        "Which keys may a query read, when some positions are cached and new tokens arrive?",
+    ),
+    "decode_paths": (
+        "Decode paths",
+        ":material/alt_route:",
+        "Do all ways of decoding give the same hidden state at every position, and within what tolerance?",
+    ),
+    "work_counts": ("Work counts", ":material/calculate:", "How much work does the cache save, counted and not timed?"),
+    "sliding_window": (
+        "Sliding window",
+        ":material/view_column:",
+        "Why are four cached slots not the same as recomputing the last four tokens?",
+    ),
+}
+"""File stem -> title, icon, question; the order is the order of the questions."""
+
+
+def pages() -> list[st.Page]:
+    return [
+        st.Page(
+            f"pages/{stem}.py",
+            title=title,
+            icon=icon,
+            url_path="" if stem == "overview" else stem.replace("_", "-"),
+            default=stem == "overview",
+        )
+        for stem, (title, icon, _) in PAGES.items()
+    ]
+
+
+def header(stem: str) -> None:
+    """The page's title and the one question it answers."""
+    title, _, question = PAGES[stem]
+    st.title(title)
+    st.markdown(f"**{question}**")
+
+
+def link(stem: str) -> None:
+    """A link to another page with its question."""
+    title, icon, question = PAGES[stem]
+    st.page_link(f"pages/{stem}.py", label=f"**{title}**: {question}", icon=icon)
+
+
+def footer() -> None:
+    st.caption(
+        "KV Cache Lab. Every number here was computed for this page from seeded random weights; nothing is"
+        " pre-recorded except the recorded figures that the overview compares with. Counts of work are not a speed-up."
+    )

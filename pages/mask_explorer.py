@@ -1,0 +1,3 @@
+from pages.common import nav
+
+nav.header("mask_explorer")
