@@ -45,6 +45,7 @@ LINE = {
     "prefix recomputation": Line("#009E73", "square"),
     "token cache": Line("#56B4E9", "diamond"),
     "chunk cache": Line("#8067B7", "triangle-up"),
+    "preallocated cache": Line("#56B4E9", "diamond"),
     "sliding cache": Line("#6B8E23", "pentagon"),
     "wrong chunk mask": Line("#D55E00", "x", "dot"),
     "positions reset": Line("#E69F00", "cross", "dot"),

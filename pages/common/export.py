@@ -45,6 +45,14 @@ def chart(
     return state
 
 
+def table(frame: pd.DataFrame, name: str, alt: str, arrays: Callable[[], Mapping[str, np.ndarray]]) -> None:
+    """A table that is always on screen, and the same downloads below it."""
+    st.dataframe(frame, alt=alt, hide_index=True)
+    with st.container(horizontal=True):
+        _download("CSV", lambda: frame.to_csv(index=False), f"{name}.csv", "text/csv")
+        _download("NPZ", lambda: npz(arrays()), f"{name}.npz", "application/octet-stream")
+
+
 def numbers(
     name: str,
     alt: str,

@@ -1,0 +1,218 @@
+"""Do all ways of decoding give the same hidden state at every position? One model, one token sequence, many paths."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from kvcore import paths, work
+from kvcore.budget import WORK_BUDGET, over_budget
+from kvcore.compare import difference_by_position
+from kvcore.config import DTYPES, DecoderConfig, check_choice, check_int, check_token_ids, lab_token_ids
+from kvcore.model import LabDecoder
+from kvcore.multihead import MultiHeadConfig, run_multihead
+from kvcore.parse import chunk_sizes, integers, names
+from kvcore.paths import PathRun
+from kvcore.rules import RIGHT, windowed
+from kvcore.studies.outcome import Outcome, read_right, read_wrong
+from kvcore.studies.path_plan import CONTROLS, PATHS, Plan, path_plans
+
+MODELS = ("lab decoder", "multi-head layer")
+MAX_LENGTH = 256
+MAX_LAYERS = 6
+D_MODELS = (8, 16, 32, 64, 128)
+
+
+@dataclass(frozen=True)
+class Config:
+    """`token_ids` empty means the lab's tokens, `length` of them; paths and controls are names with commas."""
+
+    model: str = "lab decoder"
+    seed: int = 7
+    n_layers: int = 2
+    n_heads: int = 1
+    n_kv_heads: int = 1
+    d_model: int = 16
+    dtype: str = "float64"
+    length: int = 24
+    token_ids: str = ""
+    chunks: str = "5,3,7,9..."
+    window: int = 4
+    paths: str = ",".join(PATHS)
+    controls: str = ",".join(CONTROLS)
+    layer_seed: int = 42
+    show: str = "wrong chunk mask"
+
+    def __post_init__(self) -> None:
+        check_choice("model", self.model, MODELS)
+        check_int("seed", self.seed, 0)
+        check_int("layer_seed", self.layer_seed, 0)
+        check_int("n_layers", self.n_layers, 1, MAX_LAYERS)
+        check_int("d_model", self.d_model, 2, max(D_MODELS))
+        check_choice("dtype", self.dtype, DTYPES)
+        check_int("length", self.length, 2, MAX_LENGTH)
+        check_int("window", self.window, 1, MAX_LENGTH)
+        _ = self.decoder
+        chunk_sizes(self.chunks, len(self.tokens))
+        if not self.chosen_paths and not self.chosen_controls:
+            raise ValueError(f"no path is chosen; choose at least one of {', '.join(PATHS + CONTROLS)}")
+
+    @property
+    def decoder(self) -> DecoderConfig:
+        return DecoderConfig(
+            seed=self.seed,
+            d_model=self.d_model,
+            n_layers=self.n_layers,
+            n_heads=self.n_heads,
+            n_kv_heads=self.n_kv_heads,
+            dtype=self.dtype,
+        )
+
+    @property
+    def tokens(self) -> np.ndarray:
+        """Token ids (T,)."""
+        vocab_size = self.decoder.vocab_size
+        if not self.token_ids.strip():
+            return lab_token_ids(self.length, vocab_size)
+        typed = integers(self.token_ids, "token ids", "3,10,17", at_most=MAX_LENGTH)
+        if len(typed) < 2:
+            raise ValueError(f"one token id leaves nothing to decode; give 2 to {MAX_LENGTH}")
+        return check_token_ids(typed, vocab_size)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        return chunk_sizes(self.chunks, len(self.tokens))
+
+    @property
+    def chosen_paths(self) -> tuple[str, ...]:
+        return names(self.paths, "path", PATHS)
+
+    @property
+    def chosen_controls(self) -> tuple[str, ...]:
+        return names(self.controls, "deliberate mistake", CONTROLS)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What ran, what did not and why, and the sizes of the chunks."""
+
+    config: Config
+    tolerance: float
+    length: int
+    sizes: tuple[int, ...]
+    outcomes: tuple[Outcome, ...]
+    not_run: tuple[str, ...] = ()
+    full_from_exact: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def shown(self) -> Outcome | None:
+        """The path whose map is drawn: the one asked for, or the first."""
+        by_name = {outcome.name: outcome for outcome in self.outcomes}
+        return by_name.get(self.config.show, self.outcomes[0] if self.outcomes else None)
+
+    @property
+    def reading(self) -> str:
+        right = [o for o in self.outcomes if not o.deliberate]
+        wrong = [o for o in self.outcomes if o.deliberate]
+        return " ".join([*read_right(right), *read_wrong(wrong), *self._read_precision(), *self.not_run])
+
+    def _read_precision(self) -> Iterator[str]:
+        distances = [o.from_exact.max() for o in self.outcomes if o.from_exact is not None and not o.deliberate]
+        if not self.full_from_exact or not distances:
+            return
+        full = self.full_from_exact["full"].max()
+        yield (
+            f"Against the float64 run of the same parameters the full path itself is off by {full:.2g} and the right"
+            f" paths by {min(distances):.2g} to {max(distances):.2g}: that is {self.config.dtype}, not the cache."
+        )
+
+    def tables(self) -> dict[str, pd.DataFrame]:
+        return {
+            "paths": pd.DataFrame([outcome.row() for outcome in self.outcomes]),
+            "differences": pd.DataFrame([row for outcome in self.outcomes for row in outcome.rows_by_layer()]),
+        }
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        found = {"token_ids": self.config.tokens, "chunk_sizes": np.array(self.sizes)}
+        for outcome in self.outcomes:
+            found |= outcome.arrays()
+        return found | {f"{name.replace(' ', '_')}_from_float64": d for name, d in self.full_from_exact.items()}
+
+
+def run(config: Config) -> Result:
+    """Every chosen path against its reference: the windowed full path for those with a window, else full."""
+    return _run_multihead(config) if config.model == "multi-head layer" else _run_decoder(config)
+
+
+def _run_multihead(config: Config) -> Result:
+    setting = MultiHeadConfig(seed=config.layer_seed)
+    found = run_multihead(setting)
+    gap = np.abs(found.cached - found.uncached).max(axis=0)
+    length = setting.n_prompt + setting.n_decode
+    outcome = Outcome(
+        name="preallocated cache",
+        against="one call without a cache",
+        deliberate=False,
+        expected_equal=True,
+        position=np.arange(length),
+        gap=gap,
+        by_layer=gap.max(axis=-1)[None],
+        from_exact=None,
+        tolerance=setting.tolerance,
+        work=work.chunk_cache(1, (setting.n_prompt,) + (1,) * setting.n_decode),
+        payload_bytes=found.payload_bytes,
+    )
+    return Result(config, setting.tolerance, length, (setting.n_prompt,) + (1,) * setting.n_decode, (outcome,))
+
+
+def _run_decoder(config: Config) -> Result:
+    decoder, tokens = LabDecoder(config.decoder), config.tokens
+    references = {"full": RIGHT, "windowed full": windowed(config.window)}
+    plans = path_plans(decoder, tokens, config.sizes, config.window)
+    exact = decoder.in_float64() if config.dtype != "float64" else None
+    full = {name: paths.full(decoder, tokens, rules) for name, rules in references.items()}
+    full_exact = {name: paths.full(exact, tokens, rules) for name, rules in references.items()} if exact else {}
+
+    outcomes, impossible, too_much, spent = {}, [], [], 0
+    for plan in plans:
+        if plan.name not in config.chosen_paths + config.chosen_controls:
+            continue
+        if plan.impossible:
+            impossible.append(plan.impossible)
+        elif spent + plan.cost > WORK_BUDGET:
+            too_much.append(plan.name)
+        else:
+            spent += plan.cost
+            outcomes[plan.name] = _outcome(config, plan, full, full_exact)
+    used = {outcome.against for outcome in outcomes.values()}
+    from_exact = {
+        name: difference_by_position(full[name].hidden, run_exact.hidden)
+        for name, run_exact in full_exact.items()
+        if name == "full" or name in used
+    }
+    not_run = (*impossible, *([over_budget(too_much)] if too_much else []))
+    ordered = tuple(outcomes[name] for name in PATHS + CONTROLS if name in outcomes)
+    return Result(config, decoder.config.tolerance, len(tokens), config.sizes, ordered, not_run, from_exact)
+
+
+def _outcome(config: Config, plan: Plan, full: dict[str, PathRun], full_exact: dict[str, PathRun]) -> Outcome:
+    found = plan.run()
+    reference = plan.reference() if plan.reference else full[plan.against]
+    mine, theirs = found.by_layer[:, plan.rows], reference.by_layer[:, plan.rows]
+    exact = full_exact.get(plan.against)
+    return Outcome(
+        name=plan.name,
+        against=plan.against,
+        deliberate=plan.name in CONTROLS,
+        expected_equal=plan.expected_equal,
+        position=found.position[plan.rows],
+        gap=np.abs(mine[-1] - theirs[-1]),
+        by_layer=difference_by_position(mine, theirs),
+        from_exact=None if exact is None else difference_by_position(mine[-1], exact.hidden[plan.rows]),
+        tolerance=config.decoder.tolerance,
+        work=found.work,
+        payload_bytes=found.payload_bytes,
+    )
