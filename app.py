@@ -4,7 +4,5 @@ import streamlit as st
 
 from pages.common import nav
 
-st.set_page_config(page_title="KV Cache Lab", page_icon=":material/table_rows:", layout="wide")
-page = st.navigation(nav.pages())
-page.run()
-nav.footer()
+st.set_page_config(page_title="KV Cache Lab", page_icon="pages/assets/icon.png", layout="wide")
+nav.run()

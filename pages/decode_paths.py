@@ -60,9 +60,8 @@ else:
     )
     fields = {"layer_seed": controls.slider("layer_seed", "Seed", 0, 99, default.layer_seed)}
 
-shown = controls.choice("show", "Path drawn in the maps below", PATHS + CONTROLS, default.show)
 try:
-    result = cached.decode_paths(Config(model=model, show=shown, **fields))
+    result = cached.decode_paths(Config(model=model, **fields))
 except ValueError as error:
     refuse(error)
     st.stop()
@@ -77,11 +76,15 @@ export.chart(
 )
 export.table(result.tables()["paths"], "paths_table", f"One row a path. {result.reading}", result.arrays)
 
-if (outcome := result.shown) is not None:
-    st.subheader(f"Where the difference sits: {outcome.name}")
+by_name = {outcome.name: outcome for outcome in result.outcomes}
+if by_name:
+    st.subheader("Where a difference sits")
+    shown = controls.choice("show", "Path", (*PATHS, *CONTROLS), "cropped recomputation") if len(by_name) > 1 else ""
+    outcome = by_name.get(shown, result.outcomes[-1])
     st.markdown(
-        f"Against {outcome.against}; {outcome.comparison.in_words()}. Grey cells are exactly 0. A fault enters in the"
-        " first layer that is coloured like one, and spreads to later positions in the layers after it."
+        f"**{outcome.name}** against {outcome.against}: {outcome.comparison.in_words()}. Grey cells are exactly 0. A"
+        " fault enters in the first layer that is coloured like one, and spreads to later positions in the layers"
+        " after it."
     )
     export.chart(
         figures.by_layer(outcome),

@@ -5,11 +5,9 @@ from __future__ import annotations
 import numpy as np
 import plotly.graph_objects as go
 
-from kvcore.figures.theme import COLOR, empty_figure, error_axis, error_line, figure, tolerance_line
+from kvcore.figures.theme import COLOR, empty_figure, error_axis, error_line, figure, position_axis, tolerance_line
 from kvcore.studies.decode_paths import Result
 from kvcore.studies.outcome import Outcome
-
-POSITION_AXIS = {"title": {"text": "absolute position"}, "zeroline": False}
 
 
 def _borders(sizes: tuple[int, ...]) -> list[dict]:
@@ -32,7 +30,7 @@ def differences(result: Result) -> go.Figure:
     return figure(
         [error_line(o.name, o.position, o.by_layer[-1]) for o in result.outcomes],
         440,
-        xaxis=POSITION_AXIS,
+        xaxis=position_axis(result.length),
         yaxis=error_axis(largest, "largest difference from reference"),
         shapes=[shape, *(_borders(result.sizes) if len(result.sizes) <= 64 else [])],
         annotations=[note],
@@ -49,7 +47,7 @@ def from_float64(result: Result) -> go.Figure:
     return figure(
         [error_line(*line) for line in lines],
         400,
-        xaxis=POSITION_AXIS,
+        xaxis=position_axis(result.length),
         yaxis=error_axis(max(gap.max() for _, _, gap in lines), "distance from float64"),
         shapes=[shape],
         annotations=[note],
@@ -65,7 +63,7 @@ def by_layer(outcome: Outcome) -> go.Figure:
         layers,
         "%{y}, position %{x}",
         130 + 40 * len(layers),
-        xaxis=POSITION_AXIS,
+        xaxis=position_axis(len(outcome.position)),
         yaxis={"title": {"text": "after"}, "autorange": "reversed", "type": "category"},
     )
 
@@ -80,7 +78,7 @@ def by_dimension(outcome: Outcome) -> go.Figure:
         "position %{y}, dimension %{x}",
         min(640, 150 + 14 * n_rows),
         xaxis={"title": {"text": "hidden dimension"}, "zeroline": False},
-        yaxis={"title": {"text": "absolute position"}, "autorange": "reversed", "zeroline": False},
+        yaxis=position_axis(n_rows) | {"autorange": "reversed"},
     )
 
 

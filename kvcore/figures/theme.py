@@ -23,6 +23,7 @@ COLOR = {
     "visible": "#0072B2",
     "reference": "#0072B2",
     "fault": "#D55E00",
+    "flipped": "#CC79A7",
     "tolerance": "#CC79A7",
     "muted": "#8C8C8C",
 }
@@ -63,11 +64,11 @@ def figure(traces: Sequence[dict], height: int = 380, **layout) -> go.Figure:
     base = {
         "template": "none",
         "height": height,
-        "margin": {"l": 60, "r": 16, "t": 24, "b": 48},
+        "margin": {"l": 60, "r": 16, "t": 36, "b": 48},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "hovermode": "closest",
-        "legend": {"orientation": "h", "yanchor": "bottom", "y": 1.02, "x": 0, "itemsizing": "constant"},
+        "legend": {"orientation": "h", "yanchor": "top", "y": -0.18, "x": 0, "entrywidth": 155},
         "dragmode": False,
     }
     return go.Figure({"data": list(traces), "layout": base | layout})
@@ -78,6 +79,11 @@ def empty_figure(sentence: str, height: int = 200) -> go.Figure:
     note = {"text": sentence, "x": 0.5, "y": 0.5, "xref": "paper", "yref": "paper", "showarrow": False}
     hidden = {"visible": False}
     return figure([], height, annotations=[note], xaxis=hidden, yaxis=hidden)
+
+
+def position_axis(n_positions: int, title: str = "absolute position") -> dict:
+    """An axis of whole positions: every one is named where there are few."""
+    return {"title": {"text": title}, "zeroline": False} | ({"dtick": 1} if n_positions <= 12 else {})
 
 
 def on_log_axis(difference: np.ndarray) -> np.ndarray:
@@ -113,9 +119,9 @@ def tolerance_line(tolerance: float) -> tuple[dict, dict]:
     return shape, note
 
 
-def error_line(name: str, position: np.ndarray, difference: np.ndarray) -> dict:
+def error_line(name: str, position: np.ndarray, difference: np.ndarray, style: Line | None = None) -> dict:
     """One path's difference at every position, in its own colour, mark and dash."""
-    style = LINE[name]
+    style = style or LINE[name]
     return {
         "type": "scatter",
         "mode": "lines+markers",

@@ -44,7 +44,6 @@ class Config:
     paths: str = ",".join(PATHS)
     controls: str = ",".join(CONTROLS)
     layer_seed: int = 42
-    show: str = "wrong chunk mask"
 
     def __post_init__(self) -> None:
         check_choice("model", self.model, MODELS)
@@ -106,12 +105,6 @@ class Result:
     outcomes: tuple[Outcome, ...]
     not_run: tuple[str, ...] = ()
     full_from_exact: dict[str, np.ndarray] = field(default_factory=dict)
-
-    @property
-    def shown(self) -> Outcome | None:
-        """The path whose map is drawn: the one asked for, or the first."""
-        by_name = {outcome.name: outcome for outcome in self.outcomes}
-        return by_name.get(self.config.show, self.outcomes[0] if self.outcomes else None)
 
     @property
     def reading(self) -> str:

@@ -54,14 +54,14 @@ class Outcome:
         found = self.comparison
         row = {
             "path": self.name,
-            "deliberately wrong": "yes" if self.deliberate else "no",
-            "compared with": self.against,
+            "verdict": self.verdict,
             "largest difference": found.largest,
             "at position": found.worst_position,
             "first beyond tolerance": "none" if found.first_beyond is None else str(found.first_beyond),
             "positions beyond": f"{len(found.beyond)} of {len(found.position)}",
+            "compared with": self.against,
+            "deliberately wrong": "yes" if self.deliberate else "no",
             "tolerance": self.tolerance,
-            "verdict": self.verdict,
         }
         if self.from_exact is not None:
             row["from float64"] = float(self.from_exact.max())

@@ -47,7 +47,7 @@ def chart(
 
 def table(frame: pd.DataFrame, name: str, alt: str, arrays: Callable[[], Mapping[str, np.ndarray]]) -> None:
     """A table that is always on screen, and the same downloads below it."""
-    st.dataframe(frame, alt=alt, hide_index=True)
+    _show(frame, alt)
     with st.container(horizontal=True):
         _download("CSV", lambda: frame.to_csv(index=False), f"{name}.csv", "text/csv")
         _download("NPZ", lambda: npz(arrays()), f"{name}.npz", "application/octet-stream")
@@ -66,12 +66,22 @@ def numbers(
         return
     with box:
         frame = table()
-        st.dataframe(frame, alt=f"The numbers of: {alt}", hide_index=True, height=min(400, 38 + 35 * len(frame)))
+        _show(frame, f"The numbers of: {alt}")
         with st.container(horizontal=True):
             _download("CSV", lambda: frame.to_csv(index=False), f"{name}.csv", "text/csv")
             _download("NPZ", lambda: npz(arrays()), f"{name}.npz", "application/octet-stream")
             if figure is not None:
                 _download("HTML", lambda: standalone_html(figure), f"{name}.html", "text/html")
+
+
+def _show(frame: pd.DataFrame, alt: str) -> None:
+    """A table on screen; differences, which may be 1e-16, in scientific notation."""
+    small = {
+        name: st.column_config.NumberColumn(format="%.2e")
+        for name in frame.columns
+        if pd.api.types.is_float_dtype(frame[name])
+    }
+    st.dataframe(frame, alt=alt, hide_index=True, column_config=small, height=min(400, 38 + 35 * len(frame)))
 
 
 def _download(label: str, data: Callable[[], str | bytes], file_name: str, mime: str) -> None:

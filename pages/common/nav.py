@@ -25,6 +25,9 @@ PAGES = {
 }
 """File stem -> title, icon, question; the order is the order of the questions."""
 
+ROUTED = "routed_by_app"
+"""Set in the visitor's session once app.py has run."""
+
 
 def pages() -> list[st.Page]:
     return [
@@ -32,15 +35,28 @@ def pages() -> list[st.Page]:
             f"pages/{stem}.py",
             title=title,
             icon=icon,
-            url_path="" if stem == "overview" else stem.replace("_", "-"),
+            url_path=stem,
             default=stem == "overview",
         )
         for stem, (title, icon, _) in PAGES.items()
     ]
 
 
+def run() -> None:
+    """What app.py does on every run: find the page, run it, and put the footer below."""
+    page = st.navigation(pages())
+    st.session_state[ROUTED] = True
+    page.run()
+    footer()
+
+
 def header(stem: str) -> None:
     """The page's title and the one question it answers."""
+    if ROUTED not in st.session_state:
+        # The first run of a new server finds the folder `pages` by itself and runs this script without
+        # app.py. Naming the pages ends that for good, and the next run goes through app.py.
+        st.navigation(pages())
+        st.rerun()
     title, _, question = PAGES[stem]
     st.title(title)
     st.markdown(f"**{question}**")

@@ -1,0 +1,134 @@
+"""How long a page's rerun takes beside a bare page's, as a ratio; run it by hand: `python tests/measure_rerun.py`.
+
+One websocket client moves one slider of each page to values it has not had before, interleaved with
+one slider of a bare page (one slider, one line of text) on a second server. Prints the medians'
+ratio for each page; nothing is asserted, since machines are noisy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+from streamlit.proto.BackMsg_pb2 import BackMsg
+from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
+from websockets.sync.client import connect
+
+ROOT = Path(__file__).resolve().parent.parent
+BARE = """import streamlit as st
+
+value = st.slider("Slider", 0, 99, 7)
+st.write(f"The slider is at {value}.")
+"""
+PAGES = {
+    "mask_explorer": "mask_cached",
+    "decode_paths": "paths_seed",
+    "work_counts": "work_length",
+    "sliding_window": "slide_step",
+}
+"""Page -> the key of the slider that is moved."""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@contextlib.contextmanager
+def server(script: Path) -> Iterator[int]:
+    """A Streamlit server for `script` on a free port."""
+    port = free_port()
+    options = ["--server.port", str(port), "--server.headless", "true", "--server.address", "127.0.0.1"]
+    command = [sys.executable, "-m", "streamlit", "run", str(script), *options]
+    process = subprocess.Popen(command, cwd=script.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        for _ in range(300):
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1)
+                break
+            time.sleep(0.1)
+        yield port
+    finally:
+        process.terminate()
+        process.wait()
+
+
+class Client:
+    """One visitor: opens a page, then moves one slider again and again."""
+
+    def __init__(self, port: int, page: str = "", slider: str = "") -> None:
+        self._socket = connect(f"ws://127.0.0.1:{port}/_stcore/stream", subprotocols=["streamlit"], max_size=None)
+        self._hash, self._sliders = "", {}
+        self._page = page
+        self._rerun(BackMsg())
+        named = [s for s in self._sliders.values() if slider in s.id] if slider else list(self._sliders.values())
+        if not named:
+            raise SystemExit(f"{page or 'bare page'}: no slider {slider!r}; it has {sorted(self._sliders)}")
+        self.slider = named[0]
+        self._value = self.slider.default[0]
+
+    def _rerun(self, message: BackMsg) -> float:
+        message.rerun_script.page_script_hash = self._hash
+        if self._page and not self._hash:
+            message.rerun_script.page_name = self._page
+        start = time.perf_counter()
+        self._socket.send(message.SerializeToString())
+        while True:
+            answer = ForwardMsg()
+            answer.ParseFromString(self._socket.recv(timeout=60))
+            kind = answer.WhichOneof("type")
+            if kind == "new_session":
+                self._hash = answer.new_session.page_script_hash
+            if kind == "delta" and answer.delta.new_element.HasField("slider"):
+                slider = answer.delta.new_element.slider
+                self._sliders[slider.id] = slider
+            if kind == "delta" and answer.delta.new_element.HasField("exception"):
+                raise SystemExit(f"{self._page}: {answer.delta.new_element.exception.message}")
+            if kind == "script_finished":
+                return time.perf_counter() - start
+
+    def move(self) -> float:
+        """Seconds from moving the slider one step on to the end of the rerun."""
+        self._value += self.slider.step
+        if self._value > self.slider.max:
+            self._value = self.slider.min
+        message = BackMsg()
+        state = message.rerun_script.widget_states.widgets.add()
+        state.id = self.slider.id
+        state.double_array_value.data.append(self._value)
+        return self._rerun(message)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=9, help="counted reruns of each (9)")
+    parser.add_argument("--slider", action="append", default=[], metavar="PAGE=KEY", help="another slider of a page")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        bare_script = Path(folder) / "bare.py"
+        bare_script.write_text(BARE)
+        with server(ROOT / "app.py") as port, server(bare_script) as bare_port:
+            for page, slider in [*PAGES.items(), *(pair.split("=") for pair in options.slider)]:
+                client, bare = Client(port, page, slider), Client(bare_port)
+                client.move(), bare.move()
+                pairs = [(client.move(), bare.move()) for _ in range(options.runs)]
+                mine, its = (statistics.median(times) for times in zip(*pairs, strict=True))
+                print(
+                    f"{page:15s} {slider:15s} {mine / its:5.2f} times a bare rerun"
+                    f" (median of {options.runs}: {mine * 1e3:.0f} ms against {its * 1e3:.0f} ms)",
+                    flush=True,
+                )
+
+
+if __name__ == "__main__":
+    main()
