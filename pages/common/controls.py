@@ -54,6 +54,23 @@ class Controls:
     def toggle(self, field: str, label: str, value: bool, help: str | None = None) -> bool:
         return st.toggle(label, value, help=help, **self._bound(field))
 
+    def number(
+        self,
+        field: str,
+        label: str,
+        low: int,
+        high: int,
+        value: int | None,
+        help: str | None = None,
+        placeholder: str | None = None,
+    ) -> int | None:
+        """A whole number to type or step; back at `value` when its range changes and leaves it outside.
+
+        `value` stays the same whatever the range, else an address would mean something else; None is
+        an empty field, and `placeholder` says what that stands for.
+        """
+        return st.number_input(label, low, high, value, 1, help=help, placeholder=placeholder, **self._bound(field))
+
     def text(self, field: str, label: str, value: str, help: str | None = None, placeholder: str | None = None) -> str:
         """Free text, at most 2,000 characters; the study says what it accepts."""
         return st.text_input(label, value, max_chars=2000, help=help, placeholder=placeholder, **self._bound(field))

@@ -42,9 +42,15 @@ def pages() -> list[st.Page]:
     ]
 
 
+def route() -> st.Page:
+    """Page settings and navigation: the page that this run is for."""
+    st.set_page_config(page_title="KV Cache Lab", page_icon="pages/assets/icon.png", layout="wide")
+    return st.navigation(pages())
+
+
 def run() -> None:
     """What app.py does on every run: find the page, run it, and put the footer below."""
-    page = st.navigation(pages())
+    page = route()
     st.session_state[ROUTED] = True
     page.run()
     footer()
@@ -55,7 +61,7 @@ def header(stem: str) -> None:
     if ROUTED not in st.session_state:
         # The first run of a new server finds the folder `pages` by itself and runs this script without
         # app.py. Naming the pages ends that for good, and the next run goes through app.py.
-        st.navigation(pages())
+        route()
         st.rerun()
     title, _, question = PAGES[stem]
     st.title(title)
