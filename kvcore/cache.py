@@ -90,7 +90,8 @@ class LayerCache:
     def append(self, key: Tensor, value: Tensor, position: np.ndarray) -> LayerCache:
         """This cache with new entries behind the old: keys and values (batch, n_kv_heads, n, head_dim).
 
-        Raises ValueError beyond `capacity`; this cache is then as usable as before.
+        Raises ValueError beyond `capacity` and for entries of another shape or dtype; this cache is then
+        as usable as before.
         """
         n_old, n_new = len(self), len(position)
         if self.capacity is not None and n_old + n_new > self.capacity:
@@ -99,6 +100,12 @@ class LayerCache:
                 f" at most {self.capacity - n_old} more fit, and what is cached stays"
             )
         room, start, stop = self._room, self._start, self._stop
+        if room is not None and (key.shape[:2] != room.key.shape[:2] or key.dtype != room.key.dtype):
+            old = tuple(room.key.shape[:2])
+            raise ValueError(
+                f"the cache holds {old[0]} sequences with {old[1]} KV heads as {room.key.dtype}; new entries of"
+                f" {key.shape[0]} with {key.shape[1]} as {key.dtype} do not fit"
+            )
         if room is None or room.filled != stop or stop + n_new > room.slots:
             room, start = self._larger_room(key, n_old + n_new), 0
         room.write(key, value, position)

@@ -10,7 +10,7 @@ import numpy as np
 def difference_by_position(rows: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """Largest absolute difference at each position: (…, positions, d_model) twice → (…, positions).
 
-    A value that is not finite on one side only counts as infinitely different.
+    A value that is not finite, on either side or on both, counts as infinitely different.
     """
     if rows.shape != reference.shape:
         raise ValueError(f"cannot compare {rows.shape} with {reference.shape}; both need the same positions")

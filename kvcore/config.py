@@ -40,11 +40,20 @@ def check_choice(name: str, value: object, choices: Sequence[str]) -> str:
     return value
 
 
+def _holds_bool(values: object) -> bool:
+    if isinstance(values, (list, tuple)):
+        return any(map(_holds_bool, values))
+    return isinstance(values, (bool, np.bool_)) or (isinstance(values, np.ndarray) and values.dtype == bool)
+
+
 def _integers(name: str, values: object) -> np.ndarray:
     """`values` as an int64 array; floats and bools are refused, also one among integers."""
-    if isinstance(values, (list, tuple)) and any(isinstance(v, (bool, np.bool_)) for v in values):
+    if _holds_bool(values):
         raise ValueError(f"{name} must be integers; a bool is not one")
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(f"{name} must be integers in rows of equal length") from None
     if array.dtype.kind not in "iu":
         raise ValueError(f"{name} must be integers; got {array.dtype.name if array.size else 'none'}")
     return array.astype(np.int64, copy=False)
@@ -69,7 +78,7 @@ def check_positions(cache_position: object, n_new: int, n_processed: int | None)
     """
     positions = _integers("positions", cache_position)
     if positions.shape != (n_new,):
-        raise ValueError(f"{positions.size} positions for {n_new} tokens; give one a token")
+        raise ValueError(f"positions have shape {positions.shape} for {n_new} tokens; give one a token, as ({n_new},)")
     if positions[0] < 0:
         raise ValueError(f"position {positions[0]} is negative; positions count from 0")
     if (np.diff(positions) != 1).any():

@@ -90,6 +90,8 @@ class LabDecoder:
             cache_position = check_positions(cache_position, n_new, n_processed)
         if cache is None:
             cache = KVCache.empty(self.config.n_layers)
+        elif len(cache.layers) != self.config.n_layers:
+            raise ValueError(f"the cache has {len(cache.layers)} layers; this decoder has {self.config.n_layers}")
 
         where = sinusoidal(rules.input_position(cache_position), self.config.d_model)
         x = embedding(torch.from_numpy(ids.reshape(-1, n_new)), self.table) + torch.from_numpy(where).to(self.dtype)

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kvcore.config import check_chunk_sizes, check_int
+from kvcore.config import check_chunk_sizes, check_int, check_token_ids
 from kvcore.model import LabDecoder, Step
 from kvcore.rules import RIGHT, Rules
 from kvcore.work import Work
@@ -71,7 +71,7 @@ def run_calls(
 
     token_ids (T,) or (batch, T).
     """
-    token_ids = np.asarray(token_ids)
+    token_ids = check_token_ids(token_ids, decoder.config.vocab_size)
     cache, done, calls, layers = None, None, [], []
     for start, stop in spans:
         step = decoder.step(token_ids[..., start:stop], cache, rules, cache_position=np.arange(start, stop))
@@ -93,15 +93,24 @@ def run_calls(
     return PathRun(np.arange(stop - by_layer.shape[-2], stop), by_layer[-1], by_layer, tuple(calls))
 
 
+def _checked(decoder: LabDecoder, token_ids: object) -> tuple[np.ndarray, int]:
+    """Token ids (T,) or (batch, T), refused before they are split, and T."""
+    token_ids = check_token_ids(token_ids, decoder.config.vocab_size)
+    return token_ids, token_ids.shape[-1]
+
+
 def full(decoder: LabDecoder, token_ids: np.ndarray, rules: Rules = RIGHT, record_attention: bool = False) -> PathRun:
     """All tokens in one call: the reference. With a windowed mask in `rules`, the windowed reference."""
-    spans = [(0, np.shape(token_ids)[-1])]
-    return run_calls(decoder, token_ids, spans, with_cache=False, rules=rules, record_attention=record_attention)
+    token_ids, length = _checked(decoder, token_ids)
+    return run_calls(
+        decoder, token_ids, [(0, length)], with_cache=False, rules=rules, record_attention=record_attention
+    )
 
 
 def prefix_recomputation(decoder: LabDecoder, token_ids: np.ndarray, rules: Rules = RIGHT) -> PathRun:
     """Tokens 0..t without a cache for t = 0..T − 1; the last row of each."""
-    spans = [(0, t + 1) for t in range(np.shape(token_ids)[-1])]
+    token_ids, length = _checked(decoder, token_ids)
+    spans = [(0, t + 1) for t in range(length)]
     return run_calls(decoder, token_ids, spans, with_cache=False, rules=rules)
 
 
@@ -109,7 +118,7 @@ def cached(
     decoder: LabDecoder, token_ids: np.ndarray, chunk_sizes: Sequence[int] | None = None, rules: Rules = RIGHT
 ) -> PathRun:
     """Blocks of `chunk_sizes` tokens, one at a time without them: token, chunk and sliding cache, by `rules`."""
-    length = np.shape(token_ids)[-1]
+    token_ids, length = _checked(decoder, token_ids)
     sizes = (1,) * length if chunk_sizes is None else check_chunk_sizes(chunk_sizes, length)
     ends = np.cumsum(sizes).tolist()
     spans = [(end - size, end) for end, size in zip(ends, sizes, strict=True)]
@@ -118,6 +127,7 @@ def cached(
 
 def cropped_recomputation(decoder: LabDecoder, token_ids: np.ndarray, crop: int, rules: Rules) -> PathRun:
     """The last `crop` raw tokens at their true positions, without a cache; the last row of each."""
+    token_ids, length = _checked(decoder, token_ids)
     check_int("crop", crop, 1)
-    spans = [(max(0, t + 1 - crop), t + 1) for t in range(np.shape(token_ids)[-1])]
+    spans = [(max(0, t + 1 - crop), t + 1) for t in range(length)]
     return run_calls(decoder, token_ids, spans, with_cache=False, rules=rules)
