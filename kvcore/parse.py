@@ -16,7 +16,7 @@ def integers(text: str, what: str, example: str, at_most: int) -> tuple[int, ...
 
     Raises ValueError for anything else, for none, and for more than `at_most`.
     """
-    words = re.split(r"[,;\s]+", text.strip().strip(",;"))
+    words = re.split(r"[,;\s]+", text.strip(" \t\r\n,;"))
     if words == [""]:
         raise ValueError(f"{what} are empty; give whole numbers separated by commas, such as {example}")
     if len(words) > at_most:

@@ -8,22 +8,17 @@ ratio for each page; nothing is asserted, since machines are noisy.
 from __future__ import annotations
 
 import argparse
-import contextlib
-import socket
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from websockets.sync.client import connect
 
-ROOT = Path(__file__).resolve().parent.parent
+from tests.serve import ROOT, server
+
 BARE = """import streamlit as st
 
 value = st.slider("Slider", 0, 99, 7)
@@ -36,31 +31,6 @@ PAGES = {
     "sliding_window": "slide_step",
 }
 """Page -> the key of the slider that is moved."""
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-@contextlib.contextmanager
-def server(script: Path) -> Iterator[int]:
-    """A Streamlit server for `script` on a free port."""
-    port = free_port()
-    options = ["--server.port", str(port), "--server.headless", "true", "--server.address", "127.0.0.1"]
-    command = [sys.executable, "-m", "streamlit", "run", str(script), *options]
-    process = subprocess.Popen(command, cwd=script.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        for _ in range(300):
-            with contextlib.suppress(OSError):
-                urllib.request.urlopen(f"http://127.0.0.1:{port}/_stcore/health", timeout=1)
-                break
-            time.sleep(0.1)
-        yield port
-    finally:
-        process.terminate()
-        process.wait()
 
 
 class Client:

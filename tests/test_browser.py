@@ -1,0 +1,128 @@
+"""Five journeys in a real browser: what only Chromium can show."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.serve import ROOT, server
+
+PAGES = ("", "mask_explorer", "decode_paths", "work_counts", "sliding_window")
+STREAMLITS_OWN = ("_stcore/health", "_stcore/host-config")
+"""Every deep link asks for these under the page's path and gets a 404; both are Streamlit's."""
+
+
+@pytest.fixture(scope="module")
+def address():
+    with server(ROOT / "app.py") as port:
+        yield f"http://127.0.0.1:{port}"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        if os.environ.get("KVCORE_REQUIRE_BROWSER"):
+            pytest.fail("KVCORE_REQUIRE_BROWSER is set and no chromium was found")
+        pytest.skip("no chromium was found; install Debian's package chromium to run the browser journeys")
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    flags += ["--disable-component-update", "--disable-sync"]
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=chromium, args=flags)
+        yield running
+        running.close()
+
+
+def visit(browser: Browser, address: str, width: int = 1280, scheme: str = "light") -> tuple[Page, list[str]]:
+    """A new visitor on `address`, and the list that collects what goes wrong."""
+    context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    page, wrong = context.new_page(), []
+    page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+    page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
+    page.on(
+        "response",
+        lambda r: (
+            wrong.append(f"{r.status}: {r.url}") if r.status >= 400 and not r.url.endswith(STREAMLITS_OWN) else None
+        ),
+    )
+    page.on(
+        "console",
+        lambda m: wrong.append(f"console: {m.text}") if m.type == "error" and "status of 404" not in m.text else None,
+    )
+    page.set_default_timeout(60_000)
+    page.goto(address)
+    settled(page)
+    return page, wrong
+
+
+def settled(page: Page) -> None:
+    """Wait until a run has finished: the footer is drawn last, and the status widget has gone."""
+    expect(page.get_by_text("Counts of work are not a speed-up.", exact=False).last).to_be_visible(timeout=60_000)
+    expect(page.get_by_test_id("stStatusWidget")).to_have_count(0, timeout=60_000)
+
+
+def reading(page: Page) -> str:
+    return page.get_by_test_id("stAlert").first.inner_text()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_each_page_opens_without_an_error_or_sideways_scrolling(browser, address, width, scheme):
+    for name in PAGES:
+        page, wrong = visit(browser, f"{address}/{name}", width, scheme)
+        expect(page.locator(".js-plotly-plot").first).to_be_visible()
+        for element in ("document.documentElement", "document.querySelector('[data-testid=stMain]')"):
+            assert page.evaluate(f"{element}.scrollWidth <= {element}.clientWidth"), f"{name} scrolls sideways"
+        assert page.get_by_test_id("stException").count() == 0
+        assert wrong == [], name
+        page.context.close()
+
+
+def test_a_moved_control_changes_number_and_address_and_the_address_opens_the_same(browser, address):
+    page, _ = visit(browser, f"{address}/decode_paths")
+    before = reading(page)
+    slider = page.locator(".st-key-paths_seed").get_by_role("slider")
+    slider.focus()
+    slider.press("ArrowRight")
+    page.wait_for_url("**paths_seed=8**")
+    expect(page.get_by_test_id("stAlert").first).not_to_have_text(before)
+    settled(page)
+    after = reading(page)
+    again, _ = visit(browser, page.url)
+    assert reading(again) == after != before
+    page.context.close()
+    again.context.close()
+
+
+def test_page_links_lead_to_each_view(browser, address):
+    page, wrong = visit(browser, address)
+    for title in ("Mask explorer", "Decode paths", "Work counts", "Sliding window"):
+        page.goto(address)
+        settled(page)
+        page.get_by_test_id("stMain").get_by_role("link", name=title).first.click()
+        expect(page.get_by_role("heading", level=1, name=title)).to_be_visible()
+    assert wrong == []
+    page.context.close()
+
+
+def test_downloaded_evidence_passes_the_audit(browser, address, tmp_path):
+    page, _ = visit(browser, address)
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Evidence", exact=False).first.click()
+    archive = tmp_path / "evidence.zip"
+    waiting.value.save_as(archive)
+    page.context.close()
+    with zipfile.ZipFile(archive) as opened:
+        opened.extractall(tmp_path / "unpacked")
+    (found,) = (tmp_path / "unpacked").rglob("manifest.json")
+    assert json.loads(found.read_text())["protocol"]
+    audit = [sys.executable, "-m", "kvcore", "audit", str(found.parent)]
+    done = subprocess.run(audit, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
