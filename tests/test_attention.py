@@ -1,12 +1,12 @@
 """The one attention formula: a case worked by hand, the definition with loops, and what it refuses."""
 
 import numpy as np
-import oracle
 import pytest
 import torch
 
 from kvcore.attention import attention, merge_heads, split_heads
 from kvcore.masks import Mask
+from tests import oracle
 
 CAUSAL_2 = Mask()(np.arange(2), np.arange(2))
 

@@ -1,12 +1,12 @@
 """Which keys a query may read, against the definition cell by cell."""
 
 import numpy as np
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvcore.masks import EditedMask, Mask, rows_without_keys
+from tests import oracle
 
 
 def cells(visible, query_position, key_position):

@@ -1,10 +1,10 @@
 """Position vectors against the definition, one number at a time."""
 
 import numpy as np
-import oracle
 import pytest
 
 from kvcore.positions import sinusoidal
+from tests import oracle
 
 
 @pytest.mark.parametrize("d_model", [2, 6, 16, 128])
