@@ -64,7 +64,7 @@ class Client:
                 self._sliders[slider.id] = slider
             if kind == "delta" and answer.delta.new_element.HasField("exception"):
                 raise SystemExit(f"{self._page}: {answer.delta.new_element.exception.message}")
-            if kind == "script_finished":
+            if kind == "script_finished" and answer.script_finished == ForwardMsg.FINISHED_SUCCESSFULLY:
                 return time.perf_counter() - start
 
     def move(self) -> float:

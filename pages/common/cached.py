@@ -14,6 +14,10 @@ MAX_ENTRIES = 64
 
 
 def _study(name: str, config):
+    """Run one study on one thread: small tensors gain nothing from more, and visitors would wait for each other."""
+    import torch
+
+    torch.set_num_threads(1)
     return import_module(f"kvcore.studies.{name}").run(config)
 
 
