@@ -80,7 +80,10 @@ class LayerCache:
     @property
     def payload_bytes(self) -> int:
         """Bytes of the kept keys and values; unused room, positions and objects are not in it."""
-        return 2 * self.key.numel() * self.key.itemsize if len(self) else 0
+        if not len(self):
+            return 0
+        batch, n_kv_heads, head_dim, _ = self._room.key.shape
+        return 2 * batch * n_kv_heads * head_dim * len(self) * self._room.key.itemsize
 
     @property
     def allocated_entries(self) -> int:

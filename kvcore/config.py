@@ -81,7 +81,7 @@ def check_positions(cache_position: object, n_new: int, n_processed: int | None)
         raise ValueError(f"positions have shape {positions.shape} for {n_new} tokens; give one a token, as ({n_new},)")
     if positions[0] < 0:
         raise ValueError(f"position {positions[0]} is negative; positions count from 0")
-    if (np.diff(positions) != 1).any():
+    if (positions[1:] != positions[:-1] + 1).any():
         raise ValueError(f"positions {positions.tolist()} have a gap; each must be one more than the last")
     if n_processed is not None and positions[0] != n_processed:
         raise ValueError(

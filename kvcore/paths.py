@@ -7,11 +7,13 @@ call has given are kept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
 from kvcore.config import check_chunk_sizes, check_int, check_token_ids
 from kvcore.model import LabDecoder, Step
@@ -54,7 +56,7 @@ class PathRun:
 def count_work(step: Step) -> Work:
     """Counted, not computed: rows of the query, key and value tensors, entries of one head's score matrix."""
     rows = sum(tensor.shape[-2] for layer in step.layers for tensor in (layer.query, layer.key, layer.value))
-    scores = sum(layer.weights[0, 0].numel() for layer in step.layers)
+    scores = sum(math.prod(layer.weights.shape[-2:]) for layer in step.layers)
     return Work(rows, scores)
 
 
@@ -76,7 +78,7 @@ def run_calls(
     for start, stop in spans:
         step = decoder.step(token_ids[..., start:stop], cache, rules, cache_position=np.arange(start, stop))
         done = start if done is None else done
-        hidden = np.stack([layer.hidden[:, done - stop :].double().numpy() for layer in step.layers])
+        hidden = torch.stack([layer.hidden for layer in step.layers])[:, :, done - stop :].double().numpy()
         layers.append(hidden if token_ids.ndim == 2 else hidden[:, 0])
         weights = [layer.weights.double().numpy() for layer in step.layers] if record_attention else []
         calls.append(

@@ -1,11 +1,14 @@
 """Decode paths: the same tokens in different calls, compared at every position."""
 
+from functools import partial
+
 import pandas as pd
 import streamlit as st
 
 from kvcore.config import DTYPES
 from kvcore.figures import decode_paths as figures
 from kvcore.studies.decode_paths import CONTROLS, D_MODELS, MAX_LAYERS, MAX_LENGTH, MODELS, PATHS, Config
+from kvcore.studies.outcome import Outcome
 from pages.common import cached, export, nav
 from pages.common.controls import Controls, refuse
 
@@ -67,50 +70,73 @@ except ValueError as error:
     st.stop()
 
 st.info(result.reading, icon=":material/menu_book:")
-export.chart(
-    figures.differences(result),
-    "paths_differences",
-    f"Largest difference from the reference at every position on a log axis. {result.reading}",
-    lambda: result.tables()["differences"],
-    result.arrays,
-)
-export.table(result.tables()["paths"], "paths_table", f"One row a path. {result.reading}", result.arrays)
+views = ["Every position", "By layer", "By dimension", "Table"]
+if result.full_from_exact:
+    views.append("From float64")
+tabs = dict(zip(views, st.tabs(views, key="paths_view", on_change="rerun", bind="query-params"), strict=True))
+
+if tabs["Every position"].open:
+    with tabs["Every position"]:
+        st.caption("Chunk borders are dotted. Deliberate mistakes have dotted lines and crossed or open marks.")
+        export.chart(
+            figures.differences(result),
+            "paths_differences",
+            f"Largest difference from the reference at every position on a log axis. {result.reading}",
+            lambda: result.tables()["differences"],
+            result.arrays,
+        )
+
+
+def by_dimension(outcome: Outcome) -> pd.DataFrame:
+    return pd.DataFrame(outcome.gap, index=pd.Index(outcome.position, name="position")).reset_index()
+
 
 by_name = {outcome.name: outcome for outcome in result.outcomes}
-if by_name:
-    st.subheader("Where a difference sits")
-    shown = controls.choice("show", "Path", (*PATHS, *CONTROLS), "cropped recomputation") if len(by_name) > 1 else ""
-    outcome = by_name.get(shown, result.outcomes[-1])
-    st.markdown(
-        f"**{outcome.name}** against {outcome.against}: {outcome.comparison.in_words()}. Grey cells are exactly 0. A"
-        " fault enters in the first layer that is coloured like one, and spreads to later positions in the layers"
-        " after it."
-    )
-    export.chart(
-        figures.by_layer(outcome),
-        "paths_by_layer",
-        f"{outcome.name}: largest difference after each layer at each position; {outcome.comparison.in_words()}",
-        lambda: pd.DataFrame(outcome.rows_by_layer()),
-        outcome.arrays,
-    )
-    export.chart(
-        figures.by_dimension(outcome),
-        "paths_by_dimension",
-        f"{outcome.name}: difference at each position and hidden dimension; {outcome.comparison.in_words()}",
-        lambda: pd.DataFrame(outcome.gap, index=pd.Index(outcome.position, name="position")).reset_index(),
-        outcome.arrays,
-    )
+for view, draw, numbers, what in [
+    (
+        "By layer",
+        figures.by_layer,
+        lambda outcome: pd.DataFrame(outcome.rows_by_layer()),
+        "largest difference after each layer at each position",
+    ),
+    (
+        "By dimension",
+        figures.by_dimension,
+        by_dimension,
+        "difference at each position and hidden dimension after the last layer",
+    ),
+]:
+    if tabs[view].open and by_name:
+        with tabs[view]:
+            shown = controls.choice("show", "Path", (*PATHS, *CONTROLS), "cropped recomputation")
+            outcome = by_name.get(shown, result.outcomes[-1])
+            st.markdown(
+                f"**{outcome.name}** against {outcome.against}: {what}; {outcome.comparison.in_words()}. Grey cells are"
+                " exactly 0. A fault enters in the first layer that is coloured like one, and spreads to later"
+                " positions in the layers after it."
+            )
+            export.chart(
+                draw(outcome),
+                f"paths_{view.replace(' ', '_').lower()}",
+                f"{outcome.name}: {what}; {outcome.comparison.in_words()}",
+                partial(numbers, outcome),
+                outcome.arrays,
+            )
 
-if result.full_from_exact:
-    st.subheader(f"How far {result.config.dtype} is from float64")
-    st.markdown(
-        "Every path, full included, against a float64 run of the same cast parameters. Where all lines lie together,"
-        " the format is the reason; where one lies apart, its path is."
-    )
-    export.chart(
-        figures.from_float64(result),
-        "paths_from_float64",
-        f"Distance of every path from the float64 run at every position. {result.reading}",
-        lambda: result.tables()["paths"],
-        result.arrays,
-    )
+if tabs["Table"].open:
+    with tabs["Table"]:
+        export.table(result.tables()["paths"], "paths_table", f"One row a path. {result.reading}", result.arrays)
+
+if result.full_from_exact and tabs["From float64"].open:
+    with tabs["From float64"]:
+        st.markdown(
+            "Every path, full included, against a float64 run of the same cast parameters. Where all lines lie"
+            " together, the format is the reason; where one lies apart, its path is."
+        )
+        export.chart(
+            figures.from_float64(result),
+            "paths_from_float64",
+            f"Distance of every path from the float64 run at every position. {result.reading}",
+            lambda: result.tables()["paths"],
+            result.arrays,
+        )

@@ -24,11 +24,13 @@ def charts(at):
     return [json.loads(chart.proto.spec) for chart in at.get("plotly_chart")]
 
 
-def test_default_page_shows_the_engines_reading_and_three_charts():
+def test_default_page_shows_the_engines_reading_and_its_differences():
     at = open_page()
     assert not at.exception
-    assert at.info[0].value == run(Config()).reading
-    assert len(charts(at)) == 3
+    result = run(Config())
+    assert at.info[0].value == result.reading
+    (drawn,) = charts(at)
+    assert [trace["name"] for trace in drawn["data"]] == [outcome.name for outcome in result.outcomes]
 
 
 @pytest.mark.parametrize(
@@ -91,23 +93,21 @@ def test_multi_head_layer_is_shown_as_a_second_system():
     assert at.info[0].value == run(Config(model="multi-head layer")).reading
 
 
-def test_low_precision_adds_the_distance_from_float64():
-    at = open_page()
-    at.selectbox(key="paths_dtype").set_value("bfloat16")
-    at.run()
+@pytest.mark.parametrize("view", ["By layer", "By dimension", "From float64"])
+def test_each_view_draws_one_chart(view):
+    at = open_page(paths_view=view, paths_dtype="bfloat16")
     assert not at.exception
-    assert len(charts(at)) == 4
+    (drawn,) = charts(at)
+    assert drawn["layout"]["xaxis"]["title"]["text"]
+    assert drawn["layout"]["yaxis"]["title"]["text"]
+    assert at.get("plotly_chart")[0].proto.alt
+
+
+def test_table_view_has_one_row_a_path():
+    at = open_page(paths_view="Table")
+    assert at.dataframe[0].value["path"].tolist() == [outcome.name for outcome in run(Config()).outcomes]
 
 
 def test_address_opens_the_same_state():
     at = open_page(paths_seed="19", paths_chunks="10,14", paths_dtype="float32")
     assert at.info[0].value == run(Config(seed=19, chunks="10,14", dtype="float32")).reading
-
-
-def test_charts_have_a_text_alternative_and_axis_titles():
-    at = open_page()
-    for chart in at.get("plotly_chart"):
-        assert chart.proto.alt
-    for spec in charts(at):
-        assert spec["layout"]["xaxis"]["title"]["text"]
-        assert spec["layout"]["yaxis"]["title"]["text"]
