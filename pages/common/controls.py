@@ -29,12 +29,32 @@ class Controls:
         return st.slider(label, low, high, value, help=help, **self._bound(field))
 
     def optional(
-        self, field: str, label: str, low: int, high: int, value: int | None, help: str | None = None
+        self,
+        field: str,
+        label: str,
+        low: int,
+        high: int,
+        value: int | None,
+        help: str | None = None,
+        none: str = OFF,
     ) -> int | None:
-        """A slider whose first stop is "off" (None)."""
-        options = [OFF, *map(str, range(low, high + 1))]
-        chosen = st.select_slider(label, options, OFF if value is None else str(value), help=help, **self._bound(field))
-        return None if chosen == OFF else int(chosen)
+        """A slider whose first stop, called `none`, is None; back at `value` when a change of range leaves it outside."""
+        return self.stops(field, label, [None, *range(low, high + 1)], value, help, none)
+
+    def stops(
+        self,
+        field: str,
+        label: str,
+        options: Sequence[int | None],
+        value: int | None,
+        help: str | None = None,
+        none: str = OFF,
+    ) -> int | None:
+        """A slider that stops at chosen numbers only, such as lengths that grow; None is shown as `none`."""
+        names = [none if option is None else str(option) for option in options]
+        initial = none if value is None else str(value)
+        chosen = st.select_slider(label, names, initial, help=help, **self._bound(field))
+        return None if chosen == none else int(chosen)
 
     def choice(self, field: str, label: str, options: Sequence, value, help: str | None = None):
         return st.selectbox(label, options, options.index(value), help=help, **self._bound(field))
@@ -54,22 +74,12 @@ class Controls:
     def toggle(self, field: str, label: str, value: bool, help: str | None = None) -> bool:
         return st.toggle(label, value, help=help, **self._bound(field))
 
-    def number(
-        self,
-        field: str,
-        label: str,
-        low: int,
-        high: int,
-        value: int | None,
-        help: str | None = None,
-        placeholder: str | None = None,
-    ) -> int | None:
-        """A whole number to type or step; back at `value` when its range changes and leaves it outside.
+    def number(self, field: str, label: str, low: int, high: int, value: int, help: str | None = None) -> int:
+        """A whole number to type or step; back at `value` when a change of range leaves it outside.
 
-        `value` stays the same whatever the range, else an address would mean something else; None is
-        an empty field, and `placeholder` says what that stands for.
+        `value` must not depend on other controls: an address leaves out what stands at its default.
         """
-        return st.number_input(label, low, high, value, 1, help=help, placeholder=placeholder, **self._bound(field))
+        return st.number_input(label, low, high, value, 1, help=help, **self._bound(field))
 
     def text(self, field: str, label: str, value: str, help: str | None = None, placeholder: str | None = None) -> str:
         """Free text, at most 2,000 characters; the study says what it accepts."""
