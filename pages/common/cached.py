@@ -22,6 +22,11 @@ def _study(name: str, config):
 
 
 @st.cache_data(max_entries=MAX_ENTRIES, show_spinner=False)
+def overview(config):
+    return _study("overview", config)
+
+
+@st.cache_data(max_entries=MAX_ENTRIES, show_spinner=False)
 def mask_explorer(config):
     return _study("mask_explorer", config)
 
@@ -39,3 +44,8 @@ def work_counts(config):
 @st.cache_data(max_entries=MAX_ENTRIES, show_spinner=False)
 def sliding_window(config):
     return _study("sliding_window", config)
+
+
+def evidence_zip(experiment) -> bytes:
+    """Made when asked for: it tells the time."""
+    return import_module("kvcore.evidence").zip_bytes(experiment)

@@ -64,14 +64,15 @@ def header(stem: str) -> None:
         route()
         st.rerun()
     title, _, question = PAGES[stem]
-    st.title(title)
+    st.title("KV Cache Lab" if stem == "overview" else title)
     st.markdown(f"**{question}**")
 
 
 def link(stem: str) -> None:
-    """A link to another page with its question."""
+    """A link to another page, with its question below."""
     title, icon, question = PAGES[stem]
-    st.page_link(f"pages/{stem}.py", label=f"**{title}**: {question}", icon=icon)
+    st.page_link(f"pages/{stem}.py", label=f"**{title}**", icon=icon)
+    st.caption(question)
 
 
 def footer() -> None:
