@@ -4,7 +4,7 @@ import streamlit as st
 
 from kvcore.cells import Cells, inside, parse_cells, write_cells
 from kvcore.figures import mask_explorer as figures
-from kvcore.studies.mask_explorer import HEADS, MAX_CACHED, MAX_LAYERS, MAX_NEW, MAX_SINKS, NUMBERINGS, Config
+from kvcore.studies.mask_explorer import HEADS, MAX_CACHED, MAX_LAYERS, MAX_NEW, MAX_SEED, MAX_SINKS, NUMBERINGS, Config
 from pages.common import cached, export, nav
 from pages.common.controls import Controls, refuse
 
@@ -12,8 +12,8 @@ controls = Controls("mask")
 default = Config()
 FLIPPED = controls.key("flipped")
 CHART = "mask_cells"
-SIDE_BY_SIDE = 32
-"""Up to so many keys, two masks fit beside each other."""
+MIDDLE = "middle"  # the middle new row, where none is chosen
+SIDE_BY_SIDE = 32  # up to so many keys, two masks fit beside each other
 
 
 def flipped_now() -> Cells:
@@ -45,71 +45,60 @@ def drop_outside(n_cached: int, n_new: int) -> None:
 
 
 nav.header("mask_explorer")
-sizes, rules = st.columns(2), st.columns(4, vertical_alignment="bottom")
-with sizes[0]:
+with st.container(horizontal=True):
     n_cached = controls.slider("n_cached", "Cached positions", 0, MAX_CACHED, default.n_cached)
-with sizes[1]:
     n_new = controls.slider("n_new", "New tokens", 1, MAX_NEW, default.n_new)
 length = n_cached + n_new
-with rules[0]:
-    window = controls.optional("window", "Window W (keys, own included)", 1, MAX_CACHED + MAX_NEW, default.window)
-with rules[1]:
+with st.container(horizontal=True, vertical_alignment="bottom"):
+    window = controls.optional(
+        "window",
+        "Window (keys)",
+        1,
+        MAX_CACHED + MAX_NEW,
+        default.window,
+        help="A query sees itself and the W − 1 keys before it.",
+    )
     n_sinks = controls.slider("n_sinks", "Attention sinks", 0, MAX_SINKS, default.n_sinks)
-with rules[2]:
     numbering = controls.choice(
-        "numbering", "Query rows numbered", NUMBERINGS, default.numbering,
+        "numbering", "Rows numbered", NUMBERINGS, default.numbering,
         help="`from 0` is a deliberate mistake: the rows of the new call are counted from 0 in the mask, as if"
         " nothing were cached.",
     )  # fmt: skip
-with rules[3]:
-    causal = controls.toggle("causal", "Causal mask", default.causal, help="Off is a deliberate mistake.")
+    causal = controls.toggle("causal", "Causal", default.causal, help="Off is a deliberate mistake.")
 
 picture = st.container()
 
 drop_outside(n_cached, n_new)
-by_hand = st.columns([2, 2, 3, 4], vertical_alignment="bottom")
-middle = Config(n_cached=n_cached, n_new=n_new)
-with by_hand[0]:
-    row = controls.number("row", "Row (query)", n_cached, length - 1, default.row, placeholder=str(middle.shown_row))
-with by_hand[1]:
+start = Config(n_cached=n_cached, n_new=n_new)
+with st.container(horizontal=True, vertical_alignment="bottom"):
+    row = controls.optional("row", "Row (query)", n_cached, length - 1, default.row, none=MIDDLE)
+    row_shown = start.shown_row if row is None else row
     key = controls.number("key", "Key", 0, length - 1, 0)
-row_shown = middle.shown_row if row is None else row
-with by_hand[2], st.container(horizontal=True):
-    st.button("Flip cell", key="mask_flip", on_click=flip, args=(frozenset({(row_shown, key)}),))
+    st.button(f"Flip {row_shown}:{key}", key="mask_flip", on_click=flip, args=(frozenset({(row_shown, key)}),))
     st.button("Reset", key="mask_reset", on_click=reset)
-with by_hand[3]:
     flipped = controls.text(
-        "flipped", "Flipped cells", default.flipped, placeholder="5:3,6:7 (query:key)",
+        "flipped", "Flipped cells (query:key)", default.flipped, placeholder="5:3,6:7",
         help="Click a square, or choose row and key and flip; cells that a change of size puts outside are dropped.",
     )  # fmt: skip
 text_form = st.container()
 
-with st.expander("The decoder under this mask"):
-    model = {}
-    for column, (field, label, options) in zip(
-        st.columns(4),
-        [
-            ("n_layers", "Layers", tuple(range(1, MAX_LAYERS + 1))),
-            ("n_heads", "Heads", HEADS),
-            ("n_kv_heads", "KV heads", HEADS),
-            ("seed", "Seed", tuple(range(100))),
-        ],
-        strict=True,
-    ):
-        with column:
-            model[field] = controls.choice(field, label, options, getattr(default, field))
+with st.expander("The decoder under this mask"), st.container(horizontal=True):
+    model = {
+        "n_layers": controls.number("n_layers", "Layers", 1, MAX_LAYERS, default.n_layers),
+        "n_heads": controls.choice("n_heads", "Heads", HEADS, default.n_heads),
+        "n_kv_heads": controls.choice("n_kv_heads", "KV heads", HEADS, default.n_kv_heads),
+        "seed": controls.number("seed", "Seed", 0, MAX_SEED, default.seed),
+    }
 
 movement = st.container()
 st.subheader("Attention weights under this mask")
-look = st.columns(2)
-with look[0]:
+with st.container(horizontal=True):
     layer = controls.number("layer", "Layer", 1, model["n_layers"], default.layer)
-with look[1]:
     head = controls.number("head", "Head", 1, model["n_heads"], default.head)
 attention = st.container()
 st.subheader("Does the future leak?")
-edit_from = controls.number(
-    "edit_from", "Edit the tokens from position", 0, length - 1, default.edit_from, placeholder=str(middle.first_edited)
+edit_from = controls.optional(
+    "edit_from", "Edit the tokens from position", 0, length - 1, default.edit_from, none=MIDDLE
 )
 
 try:
@@ -138,8 +127,8 @@ with picture:
     beside = length <= SIDE_BY_SIDE
     places = [st.container()] if result.is_right else st.columns(2) if beside else [st.container(), st.container()]
     with places[0]:
-        deliberate = "" if result.is_right else ": deliberately not the right one"
-        st.markdown(f"**The mask that is run{deliberate}.** Click a square to flip it.")
+        wrong = "" if result.is_right else ", deliberately wrong"
+        st.markdown(f"**The mask that is run**{wrong}: click to flip.")
         export.chart(
             figures.mask(result),
             CHART,
@@ -151,7 +140,7 @@ with picture:
         )
     if not result.is_right:
         with places[1]:
-            st.markdown("**The right mask**, with the cells that differ marked.")
+            st.markdown("**The right mask**, differing cells marked.")
             export.chart(
                 figures.right_mask(result),
                 "mask_right",

@@ -61,7 +61,6 @@ def weights(result: Result) -> go.Figure:
     """Attention weights of the chosen layer and head on 0–1; masked cells are hollow, not 0."""
     if result.shown_weights is None:
         return theme.empty_figure("No weights: the mask is not run.")
-    few = result.config.length <= FEW
     cells = {
         "type": "heatmap",
         "x": result.key_position,
@@ -73,11 +72,26 @@ def weights(result: Result) -> go.Figure:
         "colorbar": {"thickness": 10, "title": {"text": "weight"}, "tickvals": [0, 0.5, 1]},
         "hoverongaps": False,
         "hovertemplate": "query %{y} gives key %{x}<br>weight %{z:.4f}<extra></extra>",
-        "texttemplate": "%{z:.2f}" if few else "",
         **_gap(result),
     }
-    masked = _marks(result, {MASKED: ~result.visible})
-    return _grid(result, [cells, *masked], top=24)
+    written = [_written(result)] if result.config.length <= FEW else []
+    return _grid(result, [cells, *_marks(result, {MASKED: ~result.visible}), *written])
+
+
+def _written(result: Result) -> dict:
+    """The weights as text in their cells, dark on the bright end of the scale."""
+    query, key = _positions(result, result.visible)
+    weight = result.shown_weights[result.visible]
+    return {
+        "type": "scatter",
+        "mode": "text",
+        "x": key,
+        "y": query,
+        "text": [f"{value:.2f}" for value in weight],
+        "textfont": {"color": np.where(weight > 0.55, "black", "white"), "size": 11},
+        "hoverinfo": "skip",
+        "showlegend": False,
+    }
 
 
 def movement(result: Result) -> go.Figure:
@@ -86,7 +100,7 @@ def movement(result: Result) -> go.Figure:
         return theme.empty_figure("No movement: the mask is not run.")
     lines = []
     if result.flipped.any():
-        lines.append(("flipped cells alone", result.moved, Line(COLOR["flipped"], "square-open", "dash")))
+        lines.append(("flipped alone", result.moved, Line(COLOR["flipped"], "square-open", "dash")))
     if not lines or (result.unedited != result.right).any():
         lines.append(("from the right mask", result.from_right, Line(COLOR["fault"], "x", "dot")))
     return _differences(result, lines, _boundary(result))
@@ -95,11 +109,11 @@ def movement(result: Result) -> go.Figure:
 def future_edit(result: Result) -> go.Figure:
     """How far every position moves when the tokens from one on are edited."""
     lines = [
-        ("causal mask", result.causal_change, LINE["full"]),
-        ("without causal mask", result.unmasked_change, LINE["unmasked"]),
+        ("causal", result.causal_change, LINE["full"]),
+        ("unmasked", result.unmasked_change, LINE["unmasked"]),
     ]
     if result.mask_change is not None and not result.is_right:
-        lines.append(("the mask above", result.mask_change, Line(COLOR["fault"], "x", "dot")))
+        lines.append(("mask above", result.mask_change, Line(COLOR["fault"], "x", "dot")))
     first = result.config.first_edited
     return _differences(result, lines, _divider(first, f"edited from {first} on"))
 
@@ -109,8 +123,7 @@ def _differences(result: Result, lines: list[tuple[str, np.ndarray, Line]], divi
     largest = max(float(difference.max()) for _, difference, _ in lines)
     return theme.figure(
         [theme.error_line(name, result.key_position, difference, style) for name, difference, style in lines],
-        height=360,
-        showlegend=True,
+        **_legend_below(len(lines), 300),
         xaxis=theme.position_axis(result.config.length),
         yaxis=theme.error_axis(largest),
         shapes=[tolerance, divider[0]],
@@ -187,17 +200,34 @@ def _divider(position: int, text: str) -> tuple[dict, dict]:
         "type": "line", "x0": position - 0.5, "x1": position - 0.5, "yref": "paper", "y0": 0, "y1": 1,
         "line": {"color": COLOR["muted"], "width": 2, "dash": "dash"},
     }  # fmt: skip
-    note = {"x": position - 0.5, "yref": "paper", "y": 1, "yanchor": "bottom", "text": text, "showarrow": False}
+    note = {"x": position - 0.5, "yref": "paper", "y": 1.0, "yanchor": "bottom", "text": text, "showarrow": False}
     return line, note
+
+
+def _legend_below(n_names: int, plot_height: int) -> dict:
+    """Room above the plot for the chart's own bar and a note, below for names that a phone sets two a line."""
+    top, bottom = 56, 60 + 20 * ((n_names + 1) // 2)
+    return {
+        "height": top + plot_height + bottom,
+        "margin": {"l": 76, "r": 12, "t": top, "b": bottom},
+        "showlegend": True,
+        "legend": {
+            "orientation": "h",
+            "yref": "container",
+            "yanchor": "bottom",
+            "y": 0,
+            "x": 0,
+            "entrywidth": 96,
+            "itemsizing": "constant",
+        },
+    }
 
 
 def _boundary(result: Result) -> tuple[dict, dict]:
     return _divider(result.config.n_cached, "cached | new" if result.config.n_cached else "new")
 
 
-def _grid(
-    result: Result, traces: list[dict], shapes: list[dict] | None = None, absolute: bool = False, top: int = 28
-) -> go.Figure:
+def _grid(result: Result, traces: list[dict], shapes: list[dict] | None = None, absolute: bool = False) -> go.Figure:
     """Queries down and keys right, in absolute positions, with the chosen row outlined."""
     config, query = result.config, result.query_position
     cell = 44 if config.n_new <= 4 else int(max(15, min(44, 300 // config.n_new)))
@@ -208,13 +238,9 @@ def _grid(
     row = _box(result, config.shown_row, config.shown_row, 0, config.length - 1, COLOR["new"])
     line, note = _boundary(result)
     n_names = sum(trace["type"] == "scatter" for trace in traces)
-    bottom = 56 + 20 * ((n_names + 1) // 2)
     return theme.figure(
         traces,
-        height=cell * config.n_new + top + bottom,
-        margin={"l": 76, "r": 12, "t": top, "b": bottom},
-        showlegend=True,
-        legend={"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0, "entrywidth": 125},
+        **_legend_below(n_names, cell * config.n_new),
         hoverdistance=60,
         xaxis=theme.position_axis(config.length, "key, absolute position")
         | {"range": [-0.5, config.length - 0.5], "showgrid": False},

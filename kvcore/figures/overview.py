@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import plotly.graph_objects as go
 
-from kvcore.figures.theme import COLOR, empty_figure, error_axis, figure, on_log_axis
+from kvcore.figures.theme import COLOR, EXACT_ZERO, empty_figure, error_axis, figure, on_log_axis
 from kvcore.measures import DIFFERENCES, Figure
 
 if TYPE_CHECKING:
@@ -56,12 +56,18 @@ def differences(experiment: Experiment) -> go.Figure:
     rows = [row_name(measure) for measure in (*right, *wrong)]
     return figure(
         traces,
-        460,
-        xaxis=error_axis(title="largest difference over all positions") | {"nticks": 6},
+        480,
+        xaxis=error_axis(title="largest difference over all positions")
+        | {
+            "tickvals": [EXACT_ZERO, 1e-12, 1e-8, 1e-4, 1],
+            "ticktext": ["0", "1e-12", "1e-8", "1e-4", "1"],
+            "tickangle": 0,
+        },
         yaxis={"categoryorder": "array", "categoryarray": rows[::-1], "automargin": True, "title": {"text": "path"}},
         shapes=[line],
         annotations=[note],
-        margin={"l": 8, "r": 16, "t": 44, "b": 48},
+        margin={"l": 8, "r": 16, "t": 64, "b": 48},
+        legend={"orientation": "h", "yanchor": "top", "y": -0.25, "x": 0, "entrywidth": 155},
     )
 
 

@@ -25,6 +25,15 @@ class Controls:
     def _bound(self, field: str) -> dict:
         return {"key": self.key(field), "bind": "query-params"}
 
+    def _return(self, field: str, value, outside: bool) -> None:
+        """Back to `value` where a change of range left a control outside.
+
+        Streamlit does so by itself, but leaves the old value in the address. It allows this only for a
+        control that is not also given a default, so it is done where the default is the first stop.
+        """
+        if outside and self.key(field) in st.session_state:
+            st.session_state[self.key(field)] = value
+
     def slider(self, field: str, label: str, low: int, high: int, value: int, help: str | None = None) -> int:
         return st.slider(label, low, high, value, help=help, **self._bound(field))
 
@@ -38,7 +47,7 @@ class Controls:
         help: str | None = None,
         none: str = OFF,
     ) -> int | None:
-        """A slider whose first stop, called `none`, is None; back at `value` when a change of range leaves it outside."""
+        """A slider whose first stop, called `none`, is None."""
         return self.stops(field, label, [None, *range(low, high + 1)], value, help, none)
 
     def stops(
@@ -53,7 +62,10 @@ class Controls:
         """A slider that stops at chosen numbers only, such as lengths that grow; None is shown as `none`."""
         names = [none if option is None else str(option) for option in options]
         initial = none if value is None else str(value)
-        chosen = st.select_slider(label, names, initial, help=help, **self._bound(field))
+        first = initial == names[0]
+        if first:
+            self._return(field, initial, st.session_state.get(self.key(field)) not in names)
+        chosen = st.select_slider(label, names, None if first else initial, help=help, **self._bound(field))
         return None if chosen == none else int(chosen)
 
     def choice(self, field: str, label: str, options: Sequence, value, help: str | None = None):
@@ -75,11 +87,14 @@ class Controls:
         return st.toggle(label, value, help=help, **self._bound(field))
 
     def number(self, field: str, label: str, low: int, high: int, value: int, help: str | None = None) -> int:
-        """A whole number to type or step; back at `value` when a change of range leaves it outside.
+        """A whole number to type or step.
 
         `value` must not depend on other controls: an address leaves out what stands at its default.
         """
-        return st.number_input(label, low, high, value, 1, help=help, **self._bound(field))
+        first = value == low
+        if first:
+            self._return(field, value, not low <= st.session_state.get(self.key(field), value) <= high)
+        return st.number_input(label, low, high, "min" if first else value, 1, help=help, **self._bound(field))
 
     def text(self, field: str, label: str, value: str, help: str | None = None, placeholder: str | None = None) -> str:
         """Free text, at most 2,000 characters; the study says what it accepts."""
