@@ -1,0 +1,34 @@
+"""Numbers in words: bytes with their unit, ratios of counts, one and many."""
+
+from __future__ import annotations
+
+UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
+
+
+def short_bytes(n_bytes: int) -> str:
+    """In the largest unit of 1024 that leaves 1 or more, to three digits: 12288 → "12 KiB"."""
+    size, unit = float(n_bytes), 0
+    while size >= 1024 and unit < len(UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.{4 if size >= 1000 else 3}g} {UNITS[unit]}"
+
+
+def bytes_in_words(n_bytes: int) -> str:
+    """Exact, and in the largest unit where that is another: "12,288 bytes (12 KiB)"."""
+    exact = plural(n_bytes, "byte")
+    return exact if n_bytes < 1024 else f"{exact} ({short_bytes(n_bytes)})"
+
+
+def plural(n: int, noun: str) -> str:
+    """ "1 token", "1,800 tokens"."""
+    return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def times_fewer(many: int, few: int) -> str:
+    """How `few` compares with `many`: "12.5 times fewer", "3 fewer", "the same number of". No speed-up is meant."""
+    if many == few:
+        return "the same number of"
+    word, ratio = ("fewer", many / few) if few < many else ("more", few / many)
+    if ratio < 1.005:
+        return f"{abs(many - few):,} {word}"
+    return f"{ratio:,.0f} times {word}" if ratio >= 1000 else f"{ratio:.3g} times {word}"
