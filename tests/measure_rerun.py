@@ -75,7 +75,10 @@ class Client:
         message = BackMsg()
         state = message.rerun_script.widget_states.widgets.add()
         state.id = self.slider.id
-        state.double_array_value.data.append(self._value)
+        if self.slider.options:
+            state.string_array_value.data.append(self.slider.options[int(self._value)])
+        else:
+            state.double_array_value.data.append(self._value)
         return self._rerun(message)
 
 
