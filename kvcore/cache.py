@@ -62,7 +62,7 @@ class LayerCache:
 
     @property
     def key(self) -> Tensor:
-        """(batch, n_kv_heads, entries, head_dim)."""
+        """(batch, n_kv_heads, entries, head_dim); an empty cache has none yet, not even a shape."""
         return self._room.key[..., self._start : self._stop].mT
 
     @property

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kvcore.attention import attention, merge_heads, split_heads
-from kvcore.cache import LayerCache
+from kvcore.cache import KVCache
 from kvcore.compare import Comparison, compare
 from kvcore.config import check_int
 from kvcore.masks import Mask
@@ -49,18 +49,19 @@ class MultiHeadLayer:
         )
 
     @torch.inference_mode()
-    def step(self, x: Tensor, cache: LayerCache | None = None, n_processed: int = 0) -> tuple[Tensor, LayerCache]:
-        """New rows (batch, n, d_model) behind the n_processed ones in `cache`: outputs and the longer cache.
+    def step(self, x: Tensor, cache: KVCache | None = None) -> tuple[Tensor, KVCache]:
+        """New rows (batch, n, d_model) behind those in `cache` (of one layer): outputs and the longer cache.
 
         Scores are taken over filled positions only. Raises ValueError beyond the cache's capacity; the
         given cache stays as it was.
         """
+        cache = KVCache.empty(1) if cache is None else cache
+        cache_position = np.arange(cache.n_processed, cache.n_processed + x.shape[1])
         query, key, value = (split_heads(x @ weight, (self.n_heads,))[0] for weight in (self.w_q, self.w_k, self.w_v))
-        cache_position = np.arange(n_processed, n_processed + x.shape[1])
-        entries = (LayerCache() if cache is None else cache).append(key, value, cache_position)
+        entries = cache.layers[0].append(key, value, cache_position)
         visible = Mask()(cache_position, entries.position)
         context, _ = attention(query, entries.key, entries.value, visible)
-        return merge_heads(context) @ self.w_o, entries
+        return merge_heads(context) @ self.w_o, KVCache((entries,), cache.n_processed + x.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,10 +91,11 @@ def run_multihead(config: MultiHeadConfig = MultiHeadConfig()) -> MultiHeadRun:
     x = torch.from_numpy(np.concatenate([prompt, *later], axis=1)).to(torch.float32)
 
     uncached, _ = layer.step(x)
-    cache, rows, done = LayerCache(config.capacity), [], 0
-    for n_new in (config.n_prompt, *(1,) * config.n_decode):
-        out, cache = layer.step(x[:, done : done + n_new], cache, n_processed=done)
+    cache, rows = KVCache.empty(1, config.capacity), []
+    for part in x.split((config.n_prompt, *(1,) * config.n_decode), dim=1):
+        out, cache = layer.step(part, cache)
         rows.append(out)
-        done += n_new
     cached = torch.cat(rows, dim=1)
-    return MultiHeadRun(config, uncached.double().numpy(), cached.double().numpy(), len(cache), cache.payload_bytes)
+    return MultiHeadRun(
+        config, uncached.double().numpy(), cached.double().numpy(), len(cache.layers[0]), cache.payload_bytes
+    )

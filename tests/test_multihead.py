@@ -6,7 +6,7 @@ import torch
 
 from kvcore import multihead
 from kvcore.attention import attention
-from kvcore.cache import LayerCache
+from kvcore.cache import KVCache
 from kvcore.multihead import MultiHeadConfig, MultiHeadLayer, run_multihead
 from tests import oracle
 
@@ -76,15 +76,16 @@ def test_uncached_matches_the_definition_with_loops():
 def test_going_past_the_capacity_is_an_error_that_loses_nothing():
     layer, x = drawn(MultiHeadConfig())
     whole, _ = layer.step(x)
-    _, cache = layer.step(x[:, :5], LayerCache(capacity=7))
-    key, value = cache.key.clone(), cache.value.clone()
+    _, cache = layer.step(x[:, :5], KVCache.empty(1, capacity=7))
+    entries = cache.layers[0]
+    key, value = entries.key.clone(), entries.value.clone()
     with pytest.raises(ValueError, match="5 cached and 3 new positions exceed the capacity of 7; at most 2 more fit"):
-        layer.step(x[:, 5:], cache, n_processed=5)
-    assert torch.equal(cache.key, key)
-    assert torch.equal(cache.value, value)
-    out, cache = layer.step(x[:, 5:7], cache, n_processed=5)
+        layer.step(x[:, 5:], cache)
+    assert torch.equal(entries.key, key)
+    assert torch.equal(entries.value, value)
+    out, cache = layer.step(x[:, 5:7], cache)
     assert (out - whole[:, 5:7]).abs().max() <= 1e-5
-    assert cache.position.tolist() == list(range(7))
+    assert cache.layers[0].position.tolist() == list(range(7))
 
 
 def test_a_run_longer_than_its_capacity_is_refused():
@@ -99,9 +100,10 @@ def over_unfilled_room(query, key, value, visible):
     return attention(query, *padded, np.pad(visible, ((0, 0), (0, missing)), constant_values=True))
 
 
-def positions_from_zero(self, x, cache=None, n_processed=0):
+def positions_from_zero(self, x, cache=None):
     """Planted: every call counts its rows from 0."""
-    return step(self, x, cache)
+    out, longer = step(self, x, None if cache is None else KVCache(cache.layers, 0))
+    return out, KVCache(longer.layers, (0 if cache is None else cache.n_processed) + x.shape[1])
 
 
 def unmasked(query, key, value, visible):
