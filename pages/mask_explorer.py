@@ -13,6 +13,7 @@ default = Config()
 FLIPPED = controls.key("flipped")
 CHART = "mask_cells"
 MIDDLE = "middle"  # the middle new row, where none is chosen
+VIEWS = ["Movement", "Attention weights", "Future edit"]
 SIDE_BY_SIDE = 32  # up to so many keys, two masks fit beside each other
 
 
@@ -90,16 +91,14 @@ with st.expander("The decoder under this mask"), st.container(horizontal=True):
         "seed": controls.number("seed", "Seed", 0, MAX_SEED, default.seed),
     }
 
-movement = st.container()
-st.subheader("Attention weights under this mask")
-with st.container(horizontal=True):
+movement, attention, future = st.tabs(VIEWS, key=controls.key("view"), on_change="rerun", bind="query-params")
+with attention, st.container(horizontal=True):
     layer = controls.number("layer", "Layer", 1, model["n_layers"], default.layer)
     head = controls.number("head", "Head", 1, model["n_heads"], default.head)
-attention = st.container()
-st.subheader("Does the future leak?")
-edit_from = controls.optional(
-    "edit_from", "Edit the tokens from position", 0, length - 1, default.edit_from, none=MIDDLE
-)
+with future:
+    edit_from = controls.optional(
+        "edit_from", "Edit the tokens from position", 0, length - 1, default.edit_from, none=MIDDLE
+    )
 
 try:
     parse_cells(flipped)
@@ -151,37 +150,41 @@ with picture:
 with text_form:
     st.code(result.text, language=None, height=min(300, 40 + 24 * n_new))
 
-with movement:
-    st.subheader("Which positions move")
-    st.markdown(
-        f"The mask goes into all {model['n_layers']} layers and all heads of the decoder; the cached positions were"
-        " computed before, under the right mask. Largest difference of the hidden states at each position."
-    )
-    export.chart(
-        figures.movement(result),
-        "mask_movement",
-        f"How far each position moves, on a log axis. {result.mask_reading}",
-        lambda: tables()["movement"],
-        result.arrays,
-    )
-with attention:
-    export.chart(
-        figures.weights(result),
-        "mask_weights",
-        f"Attention weights of layer {layer}, head {head}, from 0 to 1; masked cells are hollow.",
-        lambda: tables()["weights"],
-        result.arrays,
-    )
-
-st.markdown(
-    f"Each token from position {result.config.first_edited} on becomes (token + 1) mod 32. A position before it must"
-    " not notice. Leaving the causal mask out is a deliberate mistake."
-)
-st.info(result.leak_reading, icon=":material/menu_book:")
-export.chart(
-    figures.future_edit(result),
-    "mask_future",
-    f"How far each position moves when later tokens are edited, on a log axis. {result.leak_reading}",
-    lambda: tables()["future edit"],
-    result.arrays,
-)
+if movement.open:
+    with movement:
+        st.markdown(
+            f"The mask goes into all heads of all {model['n_layers']} layers; cached positions were computed before,"
+            " under the right mask. Largest difference of the hidden states at each position."
+        )
+        export.chart(
+            figures.movement(result),
+            "mask_movement",
+            f"How far each position moves, on a log axis. {result.mask_reading}",
+            lambda: tables()["movement"],
+            result.arrays,
+        )
+if attention.open:
+    with attention:
+        st.markdown("How much of each visible key a query takes: a row sums to 1. Hollow cells are masked, not 0.")
+        export.chart(
+            figures.weights(result),
+            "mask_weights",
+            f"Attention weights of layer {layer}, head {head}, from 0 to 1; masked cells are hollow.",
+            lambda: tables()["weights"],
+            result.arrays,
+        )
+if future.open:
+    with future:
+        st.markdown(
+            f"Each token from position {result.config.first_edited} on becomes (token + 1) mod"
+            f" {result.config.decoder.vocab_size}. A position before it must not notice. Leaving the causal mask out"
+            " is a deliberate mistake."
+        )
+        st.info(result.leak_reading, icon=":material/menu_book:")
+        export.chart(
+            figures.future_edit(result),
+            "mask_future",
+            f"How far each position moves when later tokens are edited, on a log axis. {result.leak_reading}",
+            lambda: tables()["future edit"],
+            result.arrays,
+        )

@@ -25,7 +25,7 @@ value = st.slider("Slider", 0, 99, 7)
 st.write(f"The slider is at {value}.")
 """
 PAGES = {
-    "mask_explorer": "mask_cached",
+    "mask_explorer": "mask_n_cached",
     "decode_paths": "paths_seed",
     "work_counts": "work_length",
     "sliding_window": "slide_step",

@@ -48,6 +48,23 @@ def test_right_mask_is_drawn_with_the_differing_cells_marked():
     assert list(figures.mask(result).layout.yaxis.ticktext) == ["5 as 0", "▸ 6 as 1", "7 as 2"]
 
 
+def test_many_cells_are_marked_one_by_one_only_where_they_are_clicked():
+    result = run(Config(n_cached=64, n_new=32, numbering="from 0"))
+    assert sum(len(cells(figures.mask(result), name)) for name in figures.MARK) == 32 * 96
+    for draw, name, marked, strokes in (
+        (figures.right_mask, "wrongly hidden", result.wrongly_hidden, 2),
+        (figures.right_mask, "masked", ~result.right & ~result.visible, 1),
+        (figures.weights, "masked", ~result.visible, 1),
+    ):
+        (trace,) = (trace for trace in draw(result).data if trace.name == name)
+        middle = {(int(y), int(x)) for y, x in zip(np.round(trace.y[::3]), np.round(trace.x[::3]), strict=True)}
+        assert trace.mode == "lines"
+        assert middle == positions(result, marked)
+        assert np.isnan(trace.x).sum() == strokes * marked.sum()
+    np.testing.assert_array_equal(figures.right_mask(result).data[0].z > 0, result.right)
+    np.testing.assert_array_equal(figures.weights(result).data[1].z == 0, ~result.visible)
+
+
 def test_flipped_cells_and_the_chosen_row_are_outlined():
     boxes = [shape for shape in figures.mask(run(Config(flipped="5:3", row=7))).layout.shapes if shape.type == "rect"]
     assert [(box.x0, box.x1, box.y0, box.y1) for box in boxes] == [(-0.5, 7.5, 6.5, 7.5), (2.5, 3.5, 4.5, 5.5)]

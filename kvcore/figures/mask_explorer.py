@@ -21,6 +21,9 @@ MARK = {
 PHONE = 300
 """Pixels that the cells share on a narrow screen: marks are sized to fit there."""
 
+MANY = 600
+"""Cells beyond which only the mask that is clicked has a mark of its own in each, which is slow to draw."""
+
 FEW = 10
 """Up to so many keys, weights are also written into their cells."""
 
@@ -41,20 +44,22 @@ def mask(result: Result) -> go.Figure:
         "type": "scatter", "mode": "markers", "name": FLIPPED, "x": [None], "y": [None],
         "marker": {"symbol": "square-open", "size": 12, "color": COLOR["flipped"], "line": {"width": 3}},
     }  # fmt: skip
-    traces = [_fill(result, result.visible, result.wrongly_shown), *_marks(result, kinds)]
+    fill = _fill(result, result.visible.astype(np.int8) + result.wrongly_shown)
+    traces = [fill, *_marks(result, kinds)]
     return _grid(result, [*traces, legend_only] if flipped else traces, shapes=flipped)
 
 
 def right_mask(result: Result) -> go.Figure:
     """The right mask beside it; the cells in which the mask that is run differs carry the same marks."""
-    wrong = ~(result.visible == result.right)
+    same = result.visible == result.right
     kinds = {
-        VISIBLE: result.right & ~wrong,
-        MASKED: ~result.right & ~wrong,
+        VISIBLE: result.right & same,
+        MASKED: ~result.right & same,
         HIDDEN: result.wrongly_hidden,
         SHOWN: result.wrongly_shown,
     }
-    return _grid(result, [_fill(result, result.right, result.right & False), *_marks(result, kinds)], absolute=True)
+    draw = _marks if result.visible.size <= MANY else _strokes
+    return _grid(result, [_fill(result, result.right), *draw(result, kinds)], absolute=True)
 
 
 def weights(result: Result) -> go.Figure:
@@ -74,8 +79,10 @@ def weights(result: Result) -> go.Figure:
         "hovertemplate": "query %{y} gives key %{x}<br>weight %{z:.4f}<extra></extra>",
         **_gap(result),
     }
+    draw = _marks if result.visible.size <= MANY else _strokes
+    masked = [_fill(result, np.where(result.visible, np.nan, 0)), *draw(result, {MASKED: ~result.visible})]
     written = [_written(result)] if result.config.length <= FEW else []
-    return _grid(result, [cells, *_marks(result, {MASKED: ~result.visible}), *written])
+    return _grid(result, [cells, *masked, *written])
 
 
 def _written(result: Result) -> dict:
@@ -142,14 +149,14 @@ def _gap(result: Result) -> dict:
     return {"xgap": gap, "ygap": gap}
 
 
-def _fill(result: Result, visible: np.ndarray, wrongly_shown: np.ndarray) -> dict:
-    """Squares that grow with the screen; the marks on them are what is hovered over and clicked."""
+def _fill(result: Result, kind: np.ndarray) -> dict:
+    """Squares that grow with the screen, for 0 masked, 1 visible, 2 wrongly shown; marks on them are clicked."""
     scale = [COLOR["masked"], COLOR["visible"], COLOR["fault"]]
     return {
         "type": "heatmap",
         "x": result.key_position,
         "y": result.query_position,
-        "z": visible.astype(np.int8) + wrongly_shown,
+        "z": kind.astype(np.float32),
         "zmin": 0,
         "zmax": 2,
         "colorscale": [[step / 2, color] for step, color in enumerate(scale)],
@@ -181,6 +188,30 @@ def _marks(result: Result, kinds: dict[str, np.ndarray]) -> list[dict]:
                 "selected": same,
                 "unselected": same,
                 "hovertemplate": f"query %{{y}}, key %{{x}}<br>{kind}<extra></extra>",
+            }
+        )
+    return traces
+
+
+def _strokes(result: Result, kinds: dict[str, np.ndarray]) -> list[dict]:
+    """One line for each kind of cell but the visible one: a stroke a masked cell, a cross a wrong one."""
+    traces = []
+    for kind, cells in kinds.items():
+        if kind == VISIBLE or not cells.any():
+            continue
+        query, key = (position[:, None] for position in _positions(result, cells))
+        rise, run = np.array([-0.3, 0.3, np.nan]), np.array([0.3, -0.3, np.nan])
+        if kind != MASKED:
+            rise, run = np.append(rise, rise), np.append(run, -run)
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": kind,
+                "x": (key + run).ravel(),
+                "y": (query + rise).ravel(),
+                "line": {"color": COLOR["muted" if kind == MASKED else "fault"], "width": 1},
+                "hoverinfo": "skip",
             }
         )
     return traces
