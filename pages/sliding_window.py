@@ -9,8 +9,8 @@ from pages.common.controls import Controls, refuse
 
 controls = Controls("slide")
 default = Config()
+# The step's default exists at every length: an address leaves out what stands at its default.
 SHORTEST = default.step + 1
-"""So that the step's default exists at every length: an address leaves out what stands at its default."""
 
 nav.header("sliding_window")
 left, middle, right = st.columns(3)
@@ -28,7 +28,9 @@ with st.expander("Tokens and seed"):
     with right:
         seed = controls.slider("seed", "Seed of the weights", 0, 99, default.seed)
 differences = st.container()
-st.subheader("What the slots know")
+if st.session_state.get(controls.key("step"), 0) >= length:
+    # Streamlit would show the default now and the old step again once it fits, behind an address that says otherwise.
+    del st.session_state[controls.key("step")]
 step = controls.slider("step", "Step: the position p that is decoded", 0, length - 1, default.step)
 
 try:
@@ -40,13 +42,14 @@ except ValueError as error:
         refuse(error)
     st.stop()
 
-tables, deliberate = result.tables, "" if result.cropping_is_right else " and so, with this C, is recomputing"
+tables = result.tables
 with answer:
     st.info(result.answer, icon=":material/menu_book:")
 with differences:
+    deliberate = "" if result.cropping_is_right else " and so, with this C, is recomputing"
     st.markdown(
-        "Largest difference of the hidden states from the windowed full path. Resetting positions is a deliberate"
-        f" mistake{deliberate}."
+        "Largest difference of the hidden states, float64, from the windowed full path. Resetting positions is a"
+        f" deliberate mistake{deliberate}."
     )
     export.chart(
         figures.differences(result),
@@ -56,39 +59,49 @@ with differences:
         result.arrays,
     )
 
-st.markdown(
-    f"{result.slots_reading} Marked are the hidden states that reach the output of position {step}, followed back along"
-    " attention weights that are not 0. A slot of the next layer is made from each state in the box; what stands left of"
-    " the dashed line is never seen by the recomputation."
+slots, reach, sweep = st.tabs(
+    ["Slots", "Reach", "Crop sweep"],
+    key=controls.key("view"),
+    on_change="rerun",
+    bind="query-params",
 )
-export.chart(
-    figures.cone(result),
-    "slide_cone",
-    f"Positions against layers: hidden states that reach the output of position {step}. {result.slots_reading}",
-    lambda: tables()["cone"],
-    result.arrays,
-)
-st.markdown(
-    "The entries this step attends over, before and after eviction. *Has seen*: measured by editing each token."
-)
-export.table(tables()["slots"], "slide_slots", f"One row an entry. {result.slots_reading}", result.arrays)
-
-st.subheader("Which raw tokens move the output")
-st.info(result.reach_reading, icon=":material/menu_book:")
-export.chart(
-    figures.movement(result),
-    "slide_reach",
-    f"How far editing each raw token moves the output of position {step}, on a log axis. {result.reach_reading}",
-    lambda: tables()["reach"],
-    result.arrays,
-)
-
-st.subheader("How many raw tokens are enough")
-st.info(result.sweep_reading, icon=":material/menu_book:")
-export.chart(
-    figures.crops(result),
-    "slide_crops",
-    f"Difference against the number of raw tokens recomputed, on a log axis. {result.sweep_reading}",
-    lambda: tables()["crops"],
-    result.arrays,
-)
+if slots.open:
+    with slots:
+        st.info(result.slots_reading, icon=":material/menu_book:")
+        st.markdown(
+            f"Solid marks are the hidden states that reach the output of position {step}, followed back along attention"
+            " weights that are not 0. From each state in the box a slot of the next layer is made; what stands left of"
+            " the dashed line the recomputation never sees."
+        )
+        export.chart(
+            figures.cone(result),
+            "slide_cone",
+            f"Positions against layers: hidden states that reach the output of position {step}. {result.slots_reading}",
+            lambda: tables()["cone"],
+            result.arrays,
+        )
+        st.markdown(
+            "The entries this step attends over, with their slots before and after it. *Saw*: raw tokens whose editing"
+            " changes the stored key or value."
+        )
+        export.table(tables()["slots"], "slide_slots", f"One row an entry. {result.slots_reading}", result.arrays)
+if reach.open:
+    with reach:
+        st.info(result.reach_reading, icon=":material/menu_book:")
+        export.chart(
+            figures.movement(result),
+            "slide_reach",
+            f"How far editing each raw token moves output {step}, on a log axis. {result.reach_reading}",
+            lambda: tables()["reach"],
+            result.arrays,
+        )
+if sweep.open:
+    with sweep:
+        st.info(result.sweep_reading, icon=":material/menu_book:")
+        export.chart(
+            figures.crops(result),
+            "slide_crops",
+            f"Difference against the number of raw tokens recomputed, on a log axis. {result.sweep_reading}",
+            lambda: tables()["crops"],
+            result.arrays,
+        )
