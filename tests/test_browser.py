@@ -12,6 +12,7 @@ import zipfile
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from kvcore.figures.theme import EXACT_ZERO
 from tests.serve import ROOT, server
 
 PAGES = ("", "mask_explorer", "decode_paths", "work_counts", "sliding_window")
@@ -68,6 +69,14 @@ def settled(page: Page) -> None:
     expect(page.get_by_test_id("stStatusWidget")).to_have_count(0, timeout=60_000)
 
 
+def drawn(page: Page, chart: str) -> list[float]:
+    """The heights of a chart's first trace, once it is drawn."""
+    plot = f"document.querySelector('.st-key-{chart}_chart .js-plotly-plot')"
+    page.wait_for_function(f"{plot}?._fullData?.[0]?.y?.length > 0")
+    page.wait_for_timeout(500)  # a chart that is there already takes a moment to take new data
+    return page.evaluate(f"Array.from({plot}._fullData[0].y)")
+
+
 def reading(page: Page) -> str:
     return page.get_by_test_id("stAlert").first.inner_text()
 
@@ -97,6 +106,35 @@ def test_a_moved_control_changes_number_and_address_and_the_address_opens_the_sa
     after = reading(page)
     again, _ = visit(browser, page.url)
     assert reading(again) == after != before
+    page.context.close()
+    again.context.close()
+
+
+def test_a_flipped_mask_cell_moves_the_plot_and_is_in_the_address(browser, address):
+    page, wrong = visit(browser, f"{address}/mask_explorer")
+    still = max(drawn(page, "mask_movement"))
+    assert still == EXACT_ZERO
+
+    squares = page.locator(".st-key-mask_cells_chart .scatterlayer .points path")
+    box = squares.first.bounding_box()
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.wait_for_url("**mask_flipped=**")
+    settled(page)
+    by_click = drawn(page, "mask_movement")
+    assert max(by_click) > 1e-6
+
+    page.get_by_role("button", name="Reset", exact=True).click()
+    page.wait_for_url(lambda url: "mask_flipped" not in url)
+    settled(page)
+    assert max(drawn(page, "mask_movement")) == still
+
+    page.get_by_role("button", name="Flip 6:0", exact=True).press("Enter")
+    page.wait_for_url("**mask_flipped=6%3A0**")
+    settled(page)
+    again, _ = visit(browser, page.url)
+    assert reading(again) == reading(page)
+    assert drawn(again, "mask_movement") == drawn(page, "mask_movement") != by_click
+    assert wrong == []
     page.context.close()
     again.context.close()
 
