@@ -3,6 +3,7 @@
 import streamlit as st
 
 from kvcore.figures import sliding_window as figures
+from kvcore.figures.reach_cone import cone
 from kvcore.studies.sliding_window import MAX_LAYERS, MAX_LENGTH, MAX_WINDOW, Config
 from pages.common import cached, export, nav
 from pages.common.controls import Controls, refuse
@@ -74,7 +75,7 @@ if slots.open:
             " the dashed line the recomputation never sees."
         )
         export.chart(
-            figures.cone(result),
+            cone(result),
             "slide_cone",
             f"Positions against layers: hidden states that reach the output of position {step}. {result.slots_reading}",
             lambda: tables()["cone"],

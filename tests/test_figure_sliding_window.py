@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from kvcore.figures import reach_cone
 from kvcore.figures import sliding_window as figures
 from kvcore.figures.theme import EXACT_ZERO
 from kvcore.reach import Slots
@@ -59,11 +60,11 @@ def test_crops_hold_the_largest_the_step_and_the_chosen_one(result):
 
 
 def test_cone_marks_every_hidden_state_once_by_kind(result):
-    drawn = figures.cone(result)
+    drawn = reach_cone.cone(result)
     marks = {trace.name: set(zip(trace.x, trace.y, strict=True)) for trace in drawn.data}
-    assert marks[figures.NEW] == {(11, 0), (11, 1), (11, 2)}
-    assert marks[figures.KEPT] == {(x, y) for x in (8, 9, 10) for y in (0, 1)}
-    assert marks[figures.EVICTED] == {(5, 0), (6, 0), (7, 0)}
+    assert marks[reach_cone.NEW] == {(11, 0), (11, 1), (11, 2)}
+    assert marks[reach_cone.KEPT] == {(x, y) for x in (8, 9, 10) for y in (0, 1)}
+    assert marks[reach_cone.EVICTED] == {(5, 0), (6, 0), (7, 0)}
     assert sum(map(len, marks.values())) == 3 * 9
     assert len({trace.marker.symbol for trace in drawn.data}) == len(drawn.data)
     slots, crop = drawn.layout.shapes
@@ -74,7 +75,7 @@ def test_cone_marks_every_hidden_state_once_by_kind(result):
 @pytest.mark.parametrize("config", [Config(), Config(step=0), Config(window=1, n_layers=1), Config(window=32, step=23)])
 def test_every_axis_has_a_title(config):
     found = run(config)
-    for draw in (figures.differences, figures.cone, figures.movement, figures.crops):
+    for draw in (figures.differences, reach_cone.cone, figures.movement, figures.crops):
         drawn = draw(found)
         assert drawn.layout.xaxis.title.text
         assert drawn.layout.yaxis.title.text
@@ -84,7 +85,7 @@ def test_empty_results_give_a_figure_with_a_sentence():
     none, no_slots = np.empty(0), np.empty(0, dtype=int)
     slots = Slots(no_slots, no_slots, no_slots, np.empty((2, 0, 0), dtype=bool))
     empty = Result(Config(), none, none, np.empty((0, 0)), slots, np.zeros((3, 0), dtype=bool), none, none)
-    for draw in (figures.differences, figures.cone, figures.movement, figures.crops):
+    for draw in (figures.differences, reach_cone.cone, figures.movement, figures.crops):
         drawn = draw(empty)
         assert not drawn.data
         assert texts(drawn)[0].endswith(".")
