@@ -8,6 +8,7 @@ _HOME = {
     "LabDecoder": "model",
     "LayerCache": "cache",
     "Mask": "masks",
+    "Protocol": "protocol",
     "Rules": "rules",
 }
 
