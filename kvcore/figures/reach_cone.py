@@ -61,7 +61,7 @@ def cone(result: Result) -> go.Figure:
     crop = upright(
         first_crop - 0.5, f"recomputed: from {first_crop} on", LINE["cropped recomputation"].color, first, last
     )
-    return framed(
+    drawn = framed(
         traces,
         200 + 46 * len(feeds),
         left=84,
@@ -77,6 +77,7 @@ def cone(result: Result) -> go.Figure:
         shapes=[slots, crop[0]],
         annotations=[slots_note, crop[1]],
     )
+    return drawn.update_layout(legend_itemsizing="constant")
 
 
 def _hidden_states(kind: str, position: np.ndarray, row: np.ndarray, names: list[str], size: float) -> dict:
@@ -89,6 +90,7 @@ def _hidden_states(kind: str, position: np.ndarray, row: np.ndarray, names: list
         "y": row,
         "customdata": [names[r] for r in row.tolist()],
         "marker": {"symbol": symbol, "color": color, "size": size},
+        "opacity": 0.4 if kind == OUTSIDE else 1,
         "showlegend": kind != OUTSIDE,
         "hovertemplate": f"%{{customdata}}, position %{{x}}<br>{kind}<extra></extra>",
     }
