@@ -140,3 +140,5 @@ if result.full_from_exact and tabs["From float64"].open:
             lambda: result.tables()["paths"],
             result.arrays,
         )
+
+export.command("decode_paths", result.config)

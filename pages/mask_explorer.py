@@ -188,3 +188,5 @@ if future.open:
             lambda: tables()["future edit"],
             result.arrays,
         )
+
+export.command("mask_explorer", result.config)

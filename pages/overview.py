@@ -78,3 +78,5 @@ st.download_button(
     icon=":material/download:",
     on_click="ignore",
 )
+
+export.command("overview", Config(dtype))

@@ -106,3 +106,5 @@ if sweep.open:
             lambda: tables()["crops"],
             result.arrays,
         )
+
+export.command("sliding_window", result.config)

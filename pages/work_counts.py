@@ -191,6 +191,7 @@ else:
         if tab.open:
             with tab:
                 show(result)
+    export.command("work_counts", result.config)
 
 st.subheader("What is not in the counts")
 st.markdown(

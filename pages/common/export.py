@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Mapping
 
 import numpy as np
@@ -10,14 +9,11 @@ import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
 
+from kvcore.folder import npz
+from kvcore.show import command_line
+
 CONFIG = {"displaylogo": False, "displayModeBar": True, "modeBarButtonsToRemove": ["lasso2d", "select2d"]}
 """The chart's own bar stays: its camera saves a PNG."""
-
-
-def npz(arrays: Mapping[str, np.ndarray]) -> bytes:
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    return buffer.getvalue()
 
 
 def standalone_html(figure: go.Figure) -> str:
@@ -88,7 +84,7 @@ def _download(label: str, data: Callable[[], str | bytes], file_name: str, mime:
     st.download_button(label, data, file_name, mime, key=f"{file_name}_download", on_click="ignore")
 
 
-def command(line: str) -> None:
-    """The shell command that gives this page's numbers again."""
-    st.caption("The same numbers from a shell:")
-    st.code(line, language="bash", wrap_lines=True)
+def command(study: str, config) -> None:
+    """The shell command that gives this page's numbers and sentences again."""
+    st.caption("The same numbers and sentences from a shell:")
+    st.code(command_line(study, config), language="bash", wrap_lines=True)
