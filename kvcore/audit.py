@@ -29,7 +29,8 @@ from kvcore.measures import (
 from kvcore.protocol import Protocol
 from kvcore.provenance import engine_sha256
 from kvcore.reading import read_experiment
-from kvcore.stored import Disagreement, changed_files, check_files, read_arrays, read_csv, read_json, read_manifest
+from kvcore.stored import Disagreement, changed_files, check_files, read_csv, read_json, read_manifest
+from kvcore.stored_arrays import read_arrays
 
 
 class Report(NamedTuple):
@@ -145,10 +146,14 @@ def _check_arrays(arrays: Mapping[str, np.ndarray], protocol: Protocol, seed: in
         if name not in ("tokens", "cache_bytes", "attention"):
             demand(bool((np.abs(array) <= 1).all()), name, "holds a hidden state outside −1 to 1")
     good = arrays["chunked"][protocol.second_chunk]
-    demand(np.array_equal(arrays["good"], good), "good", "is not the second chunk's rows of _chunked")
+    demand(np.array_equal(arrays["good"], good), "good", f"is not the second chunk's rows of s{seed}_chunked")
     before_window = slice(0, protocol.window)
     gap = np.abs(arrays["sliding"][before_window] - arrays["full"][before_window]).max()
-    demand(gap <= close, "sliding", f"differs from _full before the window of {protocol.window} ends")
+    demand(
+        gap <= close,
+        "sliding",
+        f"differs from s{seed}_full where the window of {protocol.window} still reaches back to 0",
+    )
     weights = arrays["attention"]
     demand(bool((weights >= 0).all()), "attention", "holds a negative weight")
     demand(not np.triu(weights, 1).any(), "attention", "reads the future")

@@ -1,34 +1,25 @@
 """How long decoding takes, as ratios: against a plain NumPy decoder, of two paths, and of two lengths.
 
 Each run starts from an empty cache and decodes T tokens, one at a time, on one thread. The sides
-that are compared take turns within a run, a few tokens each, so that whatever else the machine does
-slows both. Parameters are drawn beforehand. One shorter turn of each side comes first and is not
+that are compared take turns within a run, at most 128 tokens each, so that whatever else the machine
+does slows both. Parameters are drawn beforehand, and each side first decodes one sequence that is not
 counted. A ratio is the median over runs of time ÷ time within the same run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import cycle, islice
 from statistics import median
-from time import perf_counter
 
 from kvcore.config import DecoderConfig, lab_token_ids
 from kvcore.model import LabDecoder
 from kvcore.plain import PlainDecoder
 from kvcore.threads import one_thread
+from kvcore.turns import Side, measure
 from kvcore.units import plural
 
-Side = Callable[[], Iterator[object]]
-"""Starts one sequence; each item is one more token decoded."""
-
 GROWTH_LENGTHS = (24, 64, 128, 256)
-TURN = 128
-"""Tokens that a side decodes before the other has its turn."""
-
-WARM_UP = 64
-"""Tokens that each side decodes uncounted."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +89,7 @@ def bench(runs: int = 5, quick: bool = False) -> Iterator[Ratio]:
 
 def against_plain(setting: Setting, runs: int) -> Ratio:
     """The engine's token cache against the plain NumPy decoder that concatenates."""
-    seconds = _measure([token_cache(setting), plain(setting)], runs, setting.repeats)
+    seconds = measure([token_cache(setting), plain(setting)], runs, setting.repeats)
     n_tokens = setting.length * setting.repeats
     name, against = "token cache", "a plain NumPy decoder that concatenates"
     return _ratio(name, against, setting.in_words(), *seconds, n_tokens, n_tokens, setting.target)
@@ -108,7 +99,7 @@ def over_length(lengths: Sequence[int], runs: int) -> Iterator[Ratio]:
     """Mean time a token over T: prefix recomputation against the token cache, then each against its shortest T."""
     settings = [Setting(length, d_model=16, n_heads=1) for length in lengths]
     sides = [side(setting) for setting in settings for side in (prefix_recomputation, token_cache)]
-    seconds = _measure(sides, runs)
+    seconds = measure(sides, runs)
     prefix, cached = seconds[0::2], seconds[1::2]
     for setting, one, other in zip(settings, prefix, cached, strict=True):
         n_tokens = setting.length
@@ -148,34 +139,6 @@ def plain(setting: Setting) -> Side:
             yield decoder.step(token_id)
 
     return sequence
-
-
-def _measure(sides: Sequence[Side], runs: int, repeats: int = 1) -> list[list[float]]:
-    """Seconds of each side in each run."""
-    for side in sides:
-        for _ in islice(side(), WARM_UP):
-            pass
-    rounds = [
-        [sum(times) for times in zip(*(_take_turns(sides) for _ in range(repeats)), strict=True)] for _ in range(runs)
-    ]
-    return [list(times) for times in zip(*rounds, strict=True)]
-
-
-def _take_turns(sides: Sequence[Side]) -> list[float]:
-    """Decode one sequence on every side, in turns; seconds of each."""
-    seconds = [0.0] * len(sides)
-    sequences = {index: side() for index, side in enumerate(sides)}
-    for index in cycle(range(len(sides))):
-        if not sequences:
-            return seconds
-        if index not in sequences:
-            continue
-        start = perf_counter()
-        decoded = sum(1 for _ in islice(sequences[index], TURN))
-        seconds[index] += perf_counter() - start
-        if decoded < TURN:
-            del sequences[index]
-    raise AssertionError("cycle never ends")
 
 
 def _ratio(

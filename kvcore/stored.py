@@ -8,44 +8,17 @@ import io
 import json
 import math
 import re
-import struct
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
-import numpy as np
-
 from kvcore.measures import KEYS
 from kvcore.protocol import Protocol
 
 MAX_TEXT = 16 * 2**20
 """Bytes of a text file that are read at most; three seeds take 2 KiB."""
-
-HEADER = 4096
-"""Bytes of an array's header at most; NumPy's own are 128."""
-
-
-UNREADABLE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    tokenize.TokenError,
-    ArithmeticError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    SyntaxError,
-    TypeError,
-    ValueError,
-)
-"""What zipfile and NumPy's header parser raise for damaged bytes."""
 
 
 class Disagreement(Exception):
@@ -67,7 +40,7 @@ def check_files(folder: Path, names: Sequence[str]) -> None:
         raise Disagreement(f"{extra[0]!r}: this file does not belong to the evidence")
 
 
-def _read(path: Path, at_most: int) -> bytes:
+def read_bytes(path: Path, at_most: int) -> bytes:
     try:
         if path.stat().st_size > at_most:
             raise Disagreement(f"{path.name}: it is larger than the {at_most:,} bytes that it may have")
@@ -90,7 +63,7 @@ def read_json(folder: Path, name: str) -> object:
         number = float(text)
         return number if math.isfinite(number) else refuse("a number is not finite")
 
-    content = _read(folder / name, MAX_TEXT)
+    content = read_bytes(folder / name, MAX_TEXT)
     try:
         return json.loads(
             content.decode(),
@@ -172,57 +145,10 @@ def _is_text(value: object, keys: Sequence[str]) -> bool:
     return isinstance(value, dict) and sorted(value) == sorted(keys) and all(isinstance(v, str) for v in value.values())
 
 
-def read_arrays(folder: Path, name: str, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """The arrays of an `.npz`: exactly these names and shapes, finite; int64 tokens and bytes, else float64.
-
-    An array's declared sizes are checked before its contents are read.
-    """
-    bytes_needed = {key: 8 * math.prod(shape) + HEADER for key, shape in shapes.items()}
-    content = _read(folder / name, sum(bytes_needed.values()) + 1024 * (len(shapes) + 1))
-    try:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = {info.filename: info for info in archive.infolist()}
-            wrong = set(members) ^ {f"{key}.npy" for key in shapes}
-            if wrong or len(members) != len(archive.infolist()):
-                first = min(wrong, default="a name twice").removesuffix(".npy")
-                raise Disagreement(f"{name}: {first[:60]!r} is missing or does not belong to this protocol")
-            found = {}
-            for key, shape in shapes.items():
-                member = members[f"{key}.npy"]
-                if member.file_size > bytes_needed[key]:
-                    raise Disagreement(f"{name}: {key} is larger than its shape {shape} needs")
-                if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                    raise Disagreement(f"{name}: {key} is packed in a way that NumPy never uses")
-                found[key] = _read_array(name, key, archive.read(f"{key}.npy"), shape)
-    except UNREADABLE as error:
-        raise Disagreement(f"{name}: it is no readable archive of arrays ({str(error)[:80]})") from None
-    return found
-
-
-def _read_array(name: str, key: str, content: bytes, shape: tuple[int, ...]) -> np.ndarray:
-    """One `.npy`: its header is compared before anything of the declared size is made."""
-    file = io.BytesIO(content)
-    version = np.lib.format.read_magic(file)
-    read_header = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }.get(version)
-    if read_header is None:
-        raise Disagreement(f"{name}: {key} has a format that is not known here")
-    found_shape, _, dtype = read_header(file, max_header_size=HEADER)
-    wanted = np.dtype(np.int64 if key.endswith(("_tokens", "_cache_bytes")) else np.float64)
-    if found_shape != shape or dtype != wanted:
-        raise Disagreement(f"{name}: {key} is {found_shape} of {dtype}; the protocol wants {shape} of {wanted}")
-    array = np.load(io.BytesIO(content), allow_pickle=False, max_header_size=HEADER)
-    if not np.isfinite(array).all():
-        raise Disagreement(f"{name}: {key} holds a value that is not finite")
-    return array
-
-
 def read_csv(folder: Path, name: str, results: Sequence[Mapping[str, int | float]]) -> None:
     """`results.csv` must say the same as `results.json`, number by number."""
     try:
-        rows = list(csv.reader(io.StringIO(_read(folder / name, MAX_TEXT).decode(), newline=""), strict=True))
+        rows = list(csv.reader(io.StringIO(read_bytes(folder / name, MAX_TEXT).decode(), newline=""), strict=True))
     except (csv.Error, ValueError) as error:
         raise Disagreement(f"{name}: it is no readable table ({str(error)[:80]})") from None
     if not rows or rows[0] != list(KEYS) or len(rows) != len(results) + 1:
