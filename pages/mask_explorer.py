@@ -165,11 +165,11 @@ if movement.open:
         )
 if attention.open:
     with attention:
-        st.markdown("How much of each visible key a query takes: a row sums to 1. Hollow cells are masked, not 0.")
+        st.markdown("How much of each visible key a query takes: a row sums to 1. Hollow or hatched cells are masked, not 0.")
         export.chart(
             figures.weights(result),
             "mask_weights",
-            f"Attention weights of layer {layer}, head {head}, from 0 to 1; masked cells are hollow.",
+            f"Attention weights of layer {layer}, head {head}, from 0 to 1; masked cells are hollow or hatched, not 0.",
             lambda: tables()["weights"],
             result.arrays,
         )

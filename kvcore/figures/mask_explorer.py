@@ -18,11 +18,13 @@ MARK = {
 }
 """Symbol and colour of a cell's mark; a masked cell is hollow, in whichever figure."""
 
+UNSEEN = "rgba(0,0,0,0)"
+
 PHONE = 300
 """Pixels that the cells share on a narrow screen: marks are sized to fit there."""
 
 MANY = 600
-"""Cells beyond which only the mask that is clicked has a mark of its own in each, which is slow to draw."""
+"""Cells beyond which one line marks all of a kind, since a browser paints marks one by one."""
 
 FEW = 10
 """Up to so many keys, weights are also written into their cells."""
@@ -46,6 +48,8 @@ def mask(result: Result) -> go.Figure:
     }  # fmt: skip
     fill = _fill(result, result.visible.astype(np.int8) + result.wrongly_shown)
     traces = [fill, *_marks(result, kinds)]
+    if result.visible.size > MANY:
+        traces += _strokes(result, kinds)
     return _grid(result, [*traces, legend_only] if flipped else traces, shapes=flipped)
 
 
@@ -167,7 +171,7 @@ def _fill(result: Result, kind: np.ndarray) -> dict:
 
 
 def _marks(result: Result, kinds: dict[str, np.ndarray]) -> list[dict]:
-    """One trace of marks for each kind of cell that occurs."""
+    """One trace of marks for each kind of cell that occurs; among many cells, marks that are there to be clicked."""
     size = float(np.clip(PHONE / result.config.length / 2, 4, 12))
     same = {"marker": {"opacity": 1}}
     traces = []
@@ -177,6 +181,9 @@ def _marks(result: Result, kinds: dict[str, np.ndarray]) -> list[dict]:
         query, key = _positions(result, cells)
         symbol, color = MARK[kind]
         outline = {"width": 1.5 if symbol.endswith("open") else 1, "color": COLOR["fault"] if kind == SHOWN else color}
+        stroked = result.visible.size > MANY and kind != VISIBLE
+        if stroked:
+            symbol, color, outline = "square", UNSEEN, {"width": 0}
         traces.append(
             {
                 "type": "scatter",
@@ -185,6 +192,7 @@ def _marks(result: Result, kinds: dict[str, np.ndarray]) -> list[dict]:
                 "x": key,
                 "y": query,
                 "marker": {"symbol": symbol, "color": color, "size": size, "line": outline},
+                "showlegend": not stroked,
                 "selected": same,
                 "unselected": same,
                 "hovertemplate": f"query %{{y}}, key %{{x}}<br>{kind}<extra></extra>",
@@ -268,7 +276,7 @@ def _grid(result: Result, traces: list[dict], shapes: list[dict] | None = None, 
     labels[config.shown_row - config.n_cached] = f"▸ {labels[config.shown_row - config.n_cached]}"
     row = _box(result, config.shown_row, config.shown_row, 0, config.length - 1, COLOR["new"])
     line, note = _boundary(result)
-    n_names = sum(trace["type"] == "scatter" for trace in traces)
+    n_names = sum(trace["type"] == "scatter" and trace.get("showlegend", True) for trace in traces)
     return theme.figure(
         traces,
         **_legend_below(n_names, cell * config.n_new),
