@@ -165,7 +165,9 @@ if movement.open:
         )
 if attention.open:
     with attention:
-        st.markdown("How much of each visible key a query takes: a row sums to 1. Hollow or hatched cells are masked, not 0.")
+        st.markdown(
+            "How much of each visible key a query takes: a row sums to 1. Hollow or hatched cells are masked, not 0."
+        )
         export.chart(
             figures.weights(result),
             "mask_weights",
