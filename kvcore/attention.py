@@ -32,8 +32,9 @@ def attention(query: Tensor, key: Tensor, value: Tensor, visible: np.ndarray) ->
     if visible.shape != (n_queries, n_keys):
         raise ValueError(f"the mask is {visible.shape} for {n_queries} queries and {n_keys} keys")
     everything = visible.all()
-    if not everything and (empty := rows_without_keys(visible)).size:
-        raise ValueError(f"query row {empty[0]} sees no key; every query must see at least one")
+    if not everything and not visible.any(axis=-1).all():
+        row = rows_without_keys(visible)[0]
+        raise ValueError(f"query row {row} sees no key; every query must see at least one")
 
     # The query heads that share a KV head lie next to each other: their rows are stacked, no key is copied.
     stacked = (query / math.sqrt(head_dim)).reshape(batch * n_kv_heads, -1, head_dim)

@@ -129,11 +129,13 @@ class LayerCache:
         """
         if len(self) <= n_first + n_last:
             return self
-        if n_first == 0 and self._stop - n_last <= n_last:
-            return LayerCache(self.capacity, self._room, self._stop - n_last, self._stop)
-        slots = np.r_[0:n_first, len(self) - n_last : len(self)]
-        room = _room_like(self.key, self.capacity or 2 * len(slots))
-        room.write(self.key[:, :, slots], self.value[:, :, slots], self.position[slots])
+        recent = LayerCache(self.capacity, self._room, self._stop - n_last, self._stop)
+        if n_first == 0 and recent._start <= n_last:
+            return recent
+        room = _room_like(self.key, self.capacity or 2 * (n_first + n_last))
+        if n_first:
+            room.write(self.key[:, :, :n_first], self.value[:, :, :n_first], self.position[:n_first])
+        room.write(recent.key, recent.value, recent.position)
         return LayerCache(self.capacity, room, 0, room.filled)
 
 

@@ -74,12 +74,11 @@ def run_calls(
     token_ids (T,) or (batch, T).
     """
     token_ids = check_token_ids(token_ids, decoder.config.vocab_size)
-    cache, done, calls, layers = None, None, [], []
+    cache, done, calls, rows = None, None, [], []
     for start, stop in spans:
         step = decoder.step(token_ids[..., start:stop], cache, rules, cache_position=np.arange(start, stop))
         done = start if done is None else done
-        hidden = torch.stack([layer.hidden for layer in step.layers])[:, :, done - stop :].double().numpy()
-        layers.append(hidden if token_ids.ndim == 2 else hidden[:, 0])
+        rows.append([layer.hidden[:, done - stop :] for layer in step.layers])
         weights = [layer.weights.double().numpy() for layer in step.layers] if record_attention else []
         calls.append(
             Call(
@@ -91,7 +90,8 @@ def run_calls(
             )
         )
         cache, done = step.cache if with_cache else None, stop
-    by_layer = np.concatenate(layers, axis=-2)
+    by_layer = torch.stack([torch.cat(layer, dim=1) for layer in zip(*rows, strict=True)]).double().numpy()
+    by_layer = by_layer if token_ids.ndim == 2 else by_layer[:, 0]
     return PathRun(np.arange(stop - by_layer.shape[-2], stop), by_layer[-1], by_layer, tuple(calls))
 
 
