@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import streamlit as st
 
 PAGES = {
@@ -54,6 +56,18 @@ def run() -> None:
     st.session_state[ROUTED] = True
     page.run()
     footer()
+    settle(page.url_path)
+
+
+@st.cache_resource(show_spinner=False)
+def settle(url_path: str) -> None:
+    """Once a page and server: take what its imports left out of later garbage collections.
+
+    Streamlit collects everything after each run; with PyTorch and Plotly loaded that takes longer than
+    the page itself. What is frozen here lives as long as the server anyway.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def header(stem: str) -> None:
