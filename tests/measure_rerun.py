@@ -1,4 +1,4 @@
-"""How long a page's rerun takes beside a bare page's, as a ratio; run it by hand: `python tests/measure_rerun.py`.
+"""How long a page's rerun takes beside a bare page's, as a ratio; run it by hand: `python -m tests.measure_rerun`.
 
 One websocket client moves one slider of each page to values it has not had before, interleaved with
 one slider of a bare page (one slider, one line of text) on a second server. Prints the medians'
@@ -11,6 +11,7 @@ import argparse
 import statistics
 import tempfile
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
@@ -37,7 +38,9 @@ class Client:
     """One visitor: opens a page, then moves one slider again and again."""
 
     def __init__(self, port: int, page: str = "", slider: str = "") -> None:
-        self._socket = connect(f"ws://127.0.0.1:{port}/_stcore/stream", subprotocols=["streamlit"], max_size=None)
+        self._open = ExitStack()
+        connection = connect(f"ws://127.0.0.1:{port}/_stcore/stream", subprotocols=["streamlit"], max_size=None)
+        self._socket = self._open.enter_context(connection)
         self._hash, self._sliders = "", {}
         self._page = page
         self._rerun(BackMsg())
@@ -46,6 +49,9 @@ class Client:
             raise SystemExit(f"{page or 'bare page'}: no slider {slider!r}; it has {sorted(self._sliders)}")
         self.slider = named[0]
         self._value = self.slider.default[0]
+
+    def close(self) -> None:
+        self._open.close()
 
     def _rerun(self, message: BackMsg) -> float:
         message.rerun_script.page_script_hash = self._hash
@@ -95,6 +101,7 @@ def main() -> None:
                 client, bare = Client(port, page, slider), Client(bare_port)
                 client.move(), bare.move()
                 pairs = [(client.move(), bare.move()) for _ in range(options.runs)]
+                client.close(), bare.close()
                 mine, its = (statistics.median(times) for times in zip(*pairs, strict=True))
                 print(
                     f"{page:15s} {slider:15s} {mine / its:5.2f} times a bare rerun"
