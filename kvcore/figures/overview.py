@@ -13,7 +13,7 @@ from kvcore.measures import DIFFERENCES, Figure
 if TYPE_CHECKING:
     from kvcore.experiment import Experiment
 
-SYMBOLS = ("circle", "diamond", "square", "triangle-up", "pentagon")
+SYMBOLS = ("circle", "diamond", "square")
 """One for each seed; a deliberate mistake is crossed."""
 
 
@@ -37,7 +37,7 @@ def differences(experiment: Experiment) -> go.Figure:
                     "customdata": values,
                     "marker": {
                         "color": COLOR[color],
-                        "symbol": f"{symbol}{suffix or '-open'}",
+                        "symbol": f"{symbol}{suffix}-open",
                         "size": 12,
                         "line": {"width": 2, "color": COLOR[color]},
                     },
