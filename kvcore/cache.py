@@ -8,9 +8,14 @@ continuation of the same prefix) or full, the entries are copied to a larger roo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from threading import Lock
 
 import numpy as np
+import torch
 from torch import Tensor
+
+_CLAIMING = Lock()
+"""Held for the moment in which a call takes slots, so that two threads may continue one prefix."""
 
 
 @dataclass(eq=False, slots=True)
@@ -30,18 +35,32 @@ class _Room:
     def slots(self) -> int:
         return len(self.position)
 
-    def write(self, key: Tensor, value: Tensor, position: np.ndarray) -> None:
-        new = slice(self.filled, self.filled + len(position))
+    def claim(self, stop: int, n_new: int) -> bool:
+        """Take n_new slots behind `stop`, unless another continuation has taken them or there are too few."""
+        with _CLAIMING:
+            if self.filled != stop or stop + n_new > self.slots:
+                return False
+            self.filled += n_new
+            return True
+
+    def write(self, start: int, key: Tensor, value: Tensor, position: np.ndarray) -> None:
+        new = slice(start, start + len(position))
         self.key[..., new] = key.mT
         self.value[..., new] = value.mT
         self.position[new] = position
-        self.filled = new.stop
 
 
-def _room_like(key: Tensor, slots: int) -> _Room:
+def _room_like(key: Tensor, slots: int, filled: int) -> _Room:
+    """A room whose first `filled` slots the caller writes at once."""
     batch, n_kv_heads, _, head_dim = key.shape
     shape = (batch, n_kv_heads, head_dim, slots)
-    return _Room(key.new_empty(shape), key.new_empty(shape), np.empty(slots, dtype=np.int64), 0)
+    with torch.inference_mode(False):  # so that it can be written inside and outside of inference mode
+        keys, values = (torch.empty(shape, dtype=key.dtype, device=key.device) for _ in range(2))
+    return _Room(keys, values, np.empty(slots, dtype=np.int64), filled)
+
+
+def _in_words(batch: int, n_kv_heads: int, head_dim: int, dtype: torch.dtype) -> str:
+    return f"{batch} sequence(s) with {n_kv_heads} KV head(s) of {head_dim} numbers as {dtype}"
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -103,22 +122,25 @@ class LayerCache:
                 f" at most {self.capacity - n_old} more fit, and what is cached stays"
             )
         room, start, stop = self._room, self._start, self._stop
-        if room is not None and (key.shape[:2] != room.key.shape[:2] or key.dtype != room.key.dtype):
-            old = tuple(room.key.shape[:2])
+        batch, n_kv_heads, n_given, head_dim = key.shape
+        if n_given != n_new:
+            raise ValueError(f"{n_given} keys for {n_new} positions; give one a position")
+        if room is not None and ((batch, n_kv_heads, head_dim) != room.key.shape[:3] or key.dtype != room.key.dtype):
             raise ValueError(
-                f"the cache holds {old[0]} sequences with {old[1]} KV heads as {room.key.dtype}; new entries of"
-                f" {key.shape[0]} with {key.shape[1]} as {key.dtype} do not fit"
+                f"the cache holds {_in_words(*room.key.shape[:3], room.key.dtype)}; new entries of"
+                f" {_in_words(batch, n_kv_heads, head_dim, key.dtype)} do not fit"
             )
-        if room is None or room.filled != stop or stop + n_new > room.slots:
-            room, start = self._larger_room(key, n_old + n_new), 0
-        room.write(key, value, position)
-        return LayerCache(self.capacity, room, start, room.filled)
+        if room is None or not room.claim(stop, n_new):
+            room, start, stop = self._larger_room(key, n_old + n_new), 0, n_old
+        room.write(stop, key, value, position)
+        return LayerCache(self.capacity, room, start, stop + n_new)
 
     def _larger_room(self, key: Tensor, n_entries: int) -> _Room:
         """A room of its own that already holds this cache's entries; the first fits exactly, later ones double."""
-        room = _room_like(key, self.capacity or (n_entries if self._room is None else 2 * n_entries))
+        slots = self.capacity or (n_entries if self._room is None else 2 * n_entries)
+        room = _room_like(key, slots, filled=n_entries)
         if len(self):
-            room.write(self.key, self.value, self.position)
+            room.write(0, self.key, self.value, self.position)
         return room
 
     def keep_last(self, n_last: int, n_first: int = 0) -> LayerCache:
@@ -132,11 +154,12 @@ class LayerCache:
         recent = LayerCache(self.capacity, self._room, self._stop - n_last, self._stop)
         if n_first == 0 and recent._start <= n_last:
             return recent
-        room = _room_like(self.key, self.capacity or 2 * (n_first + n_last))
+        n_kept = n_first + n_last
+        room = _room_like(self.key, self.capacity or 2 * n_kept, filled=n_kept)
         if n_first:
-            room.write(self.key[:, :, :n_first], self.value[:, :, :n_first], self.position[:n_first])
-        room.write(recent.key, recent.value, recent.position)
-        return LayerCache(self.capacity, room, 0, room.filled)
+            room.write(0, self.key[:, :, :n_first], self.value[:, :, :n_first], self.position[:n_first])
+        room.write(n_first, recent.key, recent.value, recent.position)
+        return LayerCache(self.capacity, room, 0, n_kept)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

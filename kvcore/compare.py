@@ -39,7 +39,7 @@ class Comparison:
     @property
     def beyond(self) -> np.ndarray:
         """Absolute positions that differ by more than the tolerance."""
-        return self.position[self.difference > self.tolerance]
+        return self.position[~(self.difference <= self.tolerance)]
 
     @property
     def first_beyond(self) -> int | None:

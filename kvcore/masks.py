@@ -37,7 +37,7 @@ class Mask:
         query = query_position[:, None]
         visible = key_position <= query if self.causal else np.ones((query.size, key_position.size), dtype=bool)
         if self.window is not None:
-            near = key_position > query - self.window
+            near = query - key_position < self.window
             visible &= near | (key_position < self.n_sinks) if self.n_sinks else near
         return visible
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -11,8 +12,11 @@ from torch import Tensor
 from kvcore.attention import attention, merge_heads, split_heads
 from kvcore.cache import KVCache
 from kvcore.compare import Comparison, compare
-from kvcore.config import check_int
+from kvcore.config import TOLERANCE, check_int
 from kvcore.masks import Mask
+from kvcore.model import LayerStep, Step
+from kvcore.paths import count_work
+from kvcore.work import Work
 
 
 @dataclass(frozen=True)
@@ -27,8 +31,8 @@ class MultiHeadConfig:
     n_prompt: int = 5
     n_decode: int = 3
 
-    dtype = "float32"
-    tolerance = 1e-5
+    dtype: ClassVar[str] = "float32"
+    tolerance: ClassVar[float] = TOLERANCE["float32"]
 
     def __post_init__(self) -> None:
         check_int("seed", self.seed, 0)
@@ -36,6 +40,11 @@ class MultiHeadConfig:
             check_int(name, getattr(self, name), 1)
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model {self.d_model} cannot be split into {self.n_heads} heads; it must divide evenly")
+
+    @property
+    def chunk_sizes(self) -> tuple[int, ...]:
+        """The prompt in one call, then single vectors."""
+        return (self.n_prompt, *(1,) * self.n_decode)
 
 
 class MultiHeadLayer:
@@ -49,8 +58,8 @@ class MultiHeadLayer:
         )
 
     @torch.inference_mode()
-    def step(self, x: Tensor, cache: KVCache | None = None) -> tuple[Tensor, KVCache]:
-        """New rows (batch, n, d_model) behind those in `cache` (of one layer): outputs and the longer cache.
+    def step(self, x: Tensor, cache: KVCache | None = None) -> Step:
+        """New rows (batch, n, d_model) behind those in `cache` (of one layer); the outputs are the step's `hidden`.
 
         Scores are taken over filled positions only. Raises ValueError beyond the cache's capacity; the
         given cache stays as it was.
@@ -60,17 +69,20 @@ class MultiHeadLayer:
         query, key, value = (split_heads(x @ weight, (self.n_heads,))[0] for weight in (self.w_q, self.w_k, self.w_v))
         entries = cache.layers[0].append(key, value, cache_position)
         visible = Mask()(cache_position, entries.position)
-        context, _ = attention(query, entries.key, entries.value, visible)
-        return merge_heads(context) @ self.w_o, KVCache((entries,), cache.n_processed + x.shape[1])
+        context, weights = attention(query, entries.key, entries.value, visible)
+        out = merge_heads(context) @ self.w_o
+        layer = LayerStep(query, key, value, entries.position, weights, out)
+        return Step(out, KVCache((entries,), cache.n_processed + x.shape[1]), [layer])
 
 
 @dataclass(frozen=True, eq=False)
 class MultiHeadRun:
-    """Outputs (batch, positions, d_model) without and with the cache, as float64."""
+    """Outputs (batch, positions, d_model) without and with the cache, as float64; work counted a sequence."""
 
     config: MultiHeadConfig
     uncached: np.ndarray
     cached: np.ndarray
+    work: Work
     cached_entries: int
     payload_bytes: int
 
@@ -90,12 +102,13 @@ def run_multihead(config: MultiHeadConfig = MultiHeadConfig()) -> MultiHeadRun:
     later = rng.normal(size=(config.n_decode, config.batch, 1, config.d_model))
     x = torch.from_numpy(np.concatenate([prompt, *later], axis=1)).to(torch.float32)
 
-    uncached, _ = layer.step(x)
-    cache, rows = KVCache.empty(1, config.capacity), []
-    for part in x.split((config.n_prompt, *(1,) * config.n_decode), dim=1):
-        out, cache = layer.step(part, cache)
-        rows.append(out)
+    uncached = layer.step(x).hidden
+    cache, rows, work = KVCache.empty(1, config.capacity), [], Work(0, 0)
+    for part in x.split(config.chunk_sizes, dim=1):
+        step = layer.step(part, cache)
+        rows.append(step.hidden)
+        cache, work = step.cache, work + count_work(step)
     cached = torch.cat(rows, dim=1)
     return MultiHeadRun(
-        config, uncached.double().numpy(), cached.double().numpy(), len(cache.layers[0]), cache.payload_bytes
+        config, uncached.double().numpy(), cached.double().numpy(), work, len(cache.layers[0]), cache.payload_bytes
     )

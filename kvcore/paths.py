@@ -78,7 +78,8 @@ def run_calls(
     for start, stop in spans:
         step = decoder.step(token_ids[..., start:stop], cache, rules, cache_position=np.arange(start, stop))
         done = start if done is None else done
-        rows.append([layer.hidden[:, done - stop :] for layer in step.layers])
+        # Cloned: a view of the last row would keep all rows of its call alive.
+        rows.append([layer.hidden[:, done - stop :].clone() for layer in step.layers])
         weights = [layer.weights.double().numpy() for layer in step.layers] if record_attention else []
         calls.append(
             Call(

@@ -14,7 +14,6 @@ import pandas as pd
 
 from kvcore.arguments import Parser, number, whole_number
 from kvcore.folder import check_new, npz, write_new
-from kvcore.threads import one_thread
 
 STUDIES = ("overview", "mask_explorer", "decode_paths", "work_counts", "sliding_window")
 """Modules of `kvcore.studies`, one a page."""
@@ -51,6 +50,8 @@ def show(parser: Parser, argv: Sequence[str]) -> int:
     )
     if given.out is not None:
         check_new(given.out)
+    from kvcore.threads import one_thread  # brings PyTorch, which naming a command does not need
+
     with one_thread():
         result = module.run(config)
     print(result.reading)

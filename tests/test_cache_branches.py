@@ -1,7 +1,11 @@
 """A call never changes what an older cache reads, so two continuations can branch from one prefix."""
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
+import torch
 
 from kvcore.cache import KVCache, LayerCache
 from kvcore.config import DecoderConfig, lab_token_ids
@@ -22,13 +26,11 @@ KINDS = {
 
 def overwrite(self, key, value, position):
     """Planted: an append writes behind its own entries, whoever else has written there."""
-    room, start = self._room, self._start
-    if room is None or self._stop + len(position) > room.slots:
-        room, start = self._larger_room(key, len(self) + len(position)), 0
-    else:
-        room.filled = self._stop
-    room.write(key, value, position)
-    return LayerCache(self.capacity, room, start, room.filled)
+    room, start, stop = self._room, self._start, self._stop
+    if room is None or stop + len(position) > room.slots:
+        room, start, stop = self._larger_room(key, len(self) + len(position)), 0, len(self)
+    room.write(stop, key, value, position)
+    return LayerCache(self.capacity, room, start, stop + len(position))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -75,3 +77,31 @@ def test_a_branch_that_overwrites_the_other_is_caught(kind, monkeypatch):
     assert not same(one, taken)
     hidden = decoder.step([2], one, rules).hidden[0].numpy()
     assert np.abs(hidden - full(decoder, [*prefix, 1, 2], reference_rules).hidden[-1]).max() > 1e-3
+
+
+def test_threads_that_continue_one_prefix_each_get_their_own_slots():
+    decoder, prefix_ids, n_threads = LabDecoder(DecoderConfig()), [3, 10, 17, 24], 4
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for _ in range(20):
+            prefix = decoder.step([31], decoder.step(prefix_ids).cache).cache  # its room has space left
+            with ThreadPoolExecutor(n_threads) as pool:
+                found = list(pool.map(lambda token, prefix=prefix: decoder.step([token], prefix), range(n_threads)))
+            for token, step in enumerate(found):
+                again = decoder.step([0], step.cache).hidden
+                whole = decoder.step([*prefix_ids, 31, token, 0]).hidden[-2:]
+                assert (torch.cat([step.hidden, again]) - whole).abs().max() <= 1e-12
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def test_entries_of_another_width_are_refused_and_appending_works_outside_of_inference_mode():
+    cache = LabDecoder(DecoderConfig()).step([1, 2]).cache
+    cache = LabDecoder(DecoderConfig()).step([3], cache).cache.layers[0]
+    with pytest.raises(ValueError, match=r"of 16 numbers as torch\.float64; new entries of"):
+        cache.append(torch.zeros(1, 1, 1, 8).double(), torch.zeros(1, 1, 1, 8).double(), np.array([3]))
+    longer = cache.append(torch.ones(1, 1, 1, 16).double(), torch.ones(1, 1, 1, 16).double(), np.array([3]))
+    assert longer.position.tolist() == [0, 1, 2, 3]
+    with pytest.raises(ValueError, match="1 keys for 2 positions"):
+        cache.append(torch.ones(1, 1, 1, 16).double(), torch.ones(1, 1, 1, 16).double(), np.array([3, 4]))

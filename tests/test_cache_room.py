@@ -13,9 +13,9 @@ def copied_entries(monkeypatch):
     """The number of entries in each write into a room from now on."""
     sizes, write = [], _Room.write
 
-    def counted(self, key, value, position):
+    def counted(self, start, key, value, position):
         sizes.append(len(position))
-        write(self, key, value, position)
+        write(self, start, key, value, position)
 
     monkeypatch.setattr(_Room, "write", counted)
     return sizes
@@ -24,7 +24,7 @@ def copied_entries(monkeypatch):
 def copy_all(self, key, value, position):
     """Planted: every append moves to a room of its own."""
     room = self._larger_room(key, len(self) + len(position))
-    room.write(key, value, position)
+    room.write(len(self), key, value, position)
     return LayerCache(self.capacity, room, 0, room.filled)
 
 

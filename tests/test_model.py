@@ -152,7 +152,7 @@ def test_a_cache_of_another_decoder_or_batch_is_refused():
     with pytest.raises(ValueError, match="the cache has 3 layers; this decoder has 2"):
         decoder.step([2], deeper)
     pair = decoder.step([[1, 2], [3, 4]]).cache
-    with pytest.raises(ValueError, match="the cache holds 2 sequences with 1 KV heads"):
+    with pytest.raises(ValueError, match="the cache holds 2 sequence"):
         decoder.step([5], pair)
     single = LabDecoder(DecoderConfig(dtype="float32"))
     with pytest.raises(ValueError, match=r"as torch\.float32; new entries"):

@@ -75,15 +75,15 @@ def test_uncached_matches_the_definition_with_loops():
 
 def test_going_past_the_capacity_is_an_error_that_loses_nothing():
     layer, x = drawn(MultiHeadConfig())
-    whole, _ = layer.step(x)
-    _, cache = layer.step(x[:, :5], KVCache.empty(1, capacity=7))
+    whole = layer.step(x).hidden
+    cache = layer.step(x[:, :5], KVCache.empty(1, capacity=7)).cache
     entries = cache.layers[0]
     key, value = entries.key.clone(), entries.value.clone()
     with pytest.raises(ValueError, match="5 cached and 3 new positions exceed the capacity of 7; at most 2 more fit"):
         layer.step(x[:, 5:], cache)
     assert torch.equal(entries.key, key)
     assert torch.equal(entries.value, value)
-    out, cache = layer.step(x[:, 5:7], cache)
+    out, cache, _ = layer.step(x[:, 5:7], cache)
     assert (out - whole[:, 5:7]).abs().max() <= 1e-5
     assert cache.layers[0].position.tolist() == list(range(7))
 
@@ -102,8 +102,9 @@ def over_unfilled_room(query, key, value, visible):
 
 def positions_from_zero(self, x, cache=None):
     """Planted: every call counts its rows from 0."""
-    out, longer = step(self, x, None if cache is None else KVCache(cache.layers, 0))
-    return out, KVCache(longer.layers, (0 if cache is None else cache.n_processed) + x.shape[1])
+    found = step(self, x, None if cache is None else KVCache(cache.layers, 0))
+    n_processed = (0 if cache is None else cache.n_processed) + x.shape[1]
+    return found._replace(cache=KVCache(found.cache.layers, n_processed))
 
 
 def unmasked(query, key, value, visible):

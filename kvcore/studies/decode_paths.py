@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from kvcore import paths, work
+from kvcore import paths
 from kvcore.budget import WORK_BUDGET, over_budget
 from kvcore.compare import difference_by_position
 from kvcore.config import DTYPES, DecoderConfig, check_choice, check_int, check_token_ids, lab_token_ids
@@ -144,21 +144,21 @@ def _run_multihead(config: Config) -> Result:
     setting = MultiHeadConfig(seed=config.layer_seed)
     found = run_multihead(setting)
     gap = np.abs(found.cached - found.uncached).max(axis=0)
-    length = setting.n_prompt + setting.n_decode
+    sizes = setting.chunk_sizes
     outcome = Outcome(
         name="preallocated cache",
         against="one call without a cache",
         deliberate=False,
         expected_equal=True,
-        position=np.arange(length),
+        position=found.comparison.position,
         gap=gap,
-        by_layer=gap.max(axis=-1)[None],
+        by_layer=found.comparison.difference[None],
         from_exact=None,
         tolerance=setting.tolerance,
-        work=work.chunk_cache(1, (setting.n_prompt,) + (1,) * setting.n_decode),
+        work=found.work,
         payload_bytes=found.payload_bytes,
     )
-    return Result(config, setting.tolerance, length, (setting.n_prompt,) + (1,) * setting.n_decode, (outcome,))
+    return Result(config, setting.tolerance, sum(sizes), sizes, (outcome,))
 
 
 def _run_decoder(config: Config) -> Result:
