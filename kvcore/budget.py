@@ -39,6 +39,6 @@ def estimate(
     return int(config.n_layers * (n_calls * CALL_OVERHEAD + batch * arithmetic * DTYPE_WEIGHT[config.dtype]))
 
 
-def over_budget(names: Sequence[str]) -> str:
+def over_budget(names: Sequence[str], budget: int = WORK_BUDGET) -> str:
     """The sentence that says what was not run, and why."""
-    return f"Not run, since one request may take {WORK_BUDGET / 1e6:,.0f} million multiply-adds: {', '.join(names)}."
+    return f"Not run, since one request may take {budget / 1e6:,.0f} million multiply-adds: {', '.join(names)}."

@@ -3,9 +3,10 @@
 import streamlit as st
 
 from kvcore.figures import work_counts as figures
-from kvcore.studies.work_counts import D_MODELS, DRAWN, DTYPE, MAX_LAYERS, Config
-from kvcore.studies.work_paths import MAX_RUN, QUANTITIES, exact_crop, work_paths
+from kvcore.studies.work_counts import D_MODELS, DTYPE, MAX_LAYERS, Config
+from kvcore.studies.work_paths import QUANTITIES, exact_crop, work_paths
 from kvcore.studies.work_result import PathCount, Result
+from kvcore.studies.work_runs import DRAWN
 from pages.common import cached, export, nav
 from pages.common.controls import Controls, refuse
 
@@ -159,7 +160,8 @@ def small_savings(result: Result) -> None:
     """The cases in which a cache saves little or nothing."""
     lines = [f"- **{case.name[0].upper()}{case.name[1:]}.** {case.reading}" for case in result.cases]
     st.markdown(
-        f"With a prompt of P = {result.config.prompt:,}, without a window; counted where P is below {MAX_RUN}:\n\n"
+        f"With a prompt of P = {result.config.prompt:,}, without a window; each line says whether it was"
+        " counted or, where that is too large to run, is by formula:\n\n"
         + "\n".join(lines)
         + "\n\nWithout a cache, the one call over P + 1 tokens also gives the new token's row. So prompt and one token"
         " together project the same rows either way; the cache begins to save rows with the second new token."

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from kvcore import paths, work
+from kvcore.budget import estimate
 from kvcore.config import lab_token_ids
 from kvcore.model import LabDecoder
 from kvcore.rules import windowed
@@ -214,7 +215,7 @@ def test_large_lengths_show_the_formula_only_and_draw_a_short_run(length):
 
 
 def test_beyond_the_budget_the_sentence_names_what_was_not_run(monkeypatch):
-    monkeypatch.setattr(work_runs, "WORK_BUDGET", 60_000_000)
+    monkeypatch.setattr(work_runs, "BUDGET", 130_000_000)
     found = run(Config())
     assert {"prefix recomputation", "token cache"} <= {count.name for count in found.counts if count.ran}
     assert "chunk cache" in found.reading.split("Not run")[1]
@@ -222,12 +223,37 @@ def test_beyond_the_budget_the_sentence_names_what_was_not_run(monkeypatch):
     assert found.path("chunk cache").agreement(0) == "only the formula: too large to run"
 
 
-def test_the_largest_settings_stay_within_the_budget():
-    config = Config(length=MAX_RUN, n_layers=6, d_model=128, n_heads=8, n_kv_heads=8, itemsize=2)
-    allowance = work_runs.Allowance(config.decoder)
-    granted = [path.name for path in config.paths if allowance.grants(path, config.length)]
-    assert "prefix recomputation" not in granted
-    assert allowance._left >= 0
+@pytest.mark.parametrize(("itemsize", "prompt"), [(8, 255), (2, 255), (2, 5)])
+def test_everything_that_the_largest_settings_run_stays_within_the_budget(monkeypatch, itemsize, prompt):
+    costs, run_calls = [], paths.run_calls
+
+    def charged(decoder, token_ids, spans, **options):
+        spans = list(spans)
+        costs.append(estimate(decoder.config, spans, with_cache=options["with_cache"]))
+        return run_calls(decoder, token_ids, spans, **options)
+
+    monkeypatch.setattr(paths, "run_calls", charged)
+    work_runs._run.cache_clear()
+    shape = {"n_layers": 6, "d_model": 128, "n_heads": 8, "n_kv_heads": 8, "itemsize": itemsize}
+    found = run(Config(length=MAX_RUN, prompt=prompt, **shape))
+    assert found.path("token cache").ran
+    assert not found.path("prefix recomputation").ran
+    assert 0.5 * work_runs.BUDGET < sum(costs) <= work_runs.BUDGET
+
+
+def test_cases_that_the_budget_leaves_out_are_by_formula(monkeypatch):
+    monkeypatch.setattr(work_runs, "BUDGET", 86_000_000)
+    for case in run(Config()).cases:
+        assert case.counted is None
+        assert case.reading.endswith("by formula.")
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=str)
+def test_a_sketch_draws_the_cells_of_the_run_itself(config):
+    length = min(config.length, work_runs.DRAWN)
+    for path in config.paths:
+        drawn, ran = (make(config.decoder, path, length) for make in (work_runs.sketched, work_runs.recorded))
+        np.testing.assert_array_equal(cells(drawn, length), cells(ran, length))
 
 
 @pytest.mark.parametrize(

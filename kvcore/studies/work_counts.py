@@ -10,17 +10,15 @@ from kvcore import paths, work
 from kvcore.config import DecoderConfig, check_int, lab_token_ids
 from kvcore.model import LabDecoder
 from kvcore.studies.work_cells import cells
-from kvcore.studies.work_paths import MAX_RUN, WorkPath, work_paths
+from kvcore.studies.work_paths import WorkPath, work_paths
 from kvcore.studies.work_result import Case, PathCount, Result
-from kvcore.studies.work_runs import Allowance, recorded
+from kvcore.studies.work_runs import DRAWN, Allowance, recorded, sketched
 
 MAX_LENGTH = 1_000_000
 MAX_LAYERS = 6
 D_MODELS = (8, 16, 32, 64, 128)
 DTYPE = {8: "float64", 4: "float32", 2: "bfloat16"}
 """Bytes a number -> the format that is run."""
-DRAWN = 32
-"""Steps and positions that the picture of the work shows at most."""
 GROWTH_TO = 1024
 """How far the growth curves go at least."""
 
@@ -73,12 +71,16 @@ class Config:
 
 def run(config: Config) -> Result:
     """Every path by its closed form and, where it is not too large, counted as it runs."""
-    allowance, tokens = Allowance(config.decoder), growth_lengths(config.length, config.prompt)
-    # Where the budget does not last for all, the two that the sentence compares come first.
-    in_turn = sorted(config.paths, key=lambda path: path.name not in ("token cache", "prefix recomputation"))
-    granted = {path.name for path in in_turn if allowance.grants(path, config.length)}
+    allowance = Allowance(config.decoder, config.paths, config.length)
+    # Where the budget does not last for all, the two that the sentence compares come first, then the cases.
+    compared = [path for path in config.paths if path.name in ("token cache", "prefix recomputation")]
+    granted = {path.name for path in compared if allowance.grants(path, config.length)}
+    cases = _cases(config, allowance.grants_cases(config.prompt))
+    others = [path for path in config.paths if path not in compared]
+    granted |= {path.name for path in others if allowance.grants(path, config.length)}
+    tokens = growth_lengths(config.length, config.prompt)
     counts = tuple(_count(config, path, path.name in granted, tokens) for path in config.paths)
-    return Result(config, counts, _cases(config))
+    return Result(config, counts, cases)
 
 
 def growth_lengths(length: int, prompt: int) -> np.ndarray:
@@ -99,7 +101,7 @@ def _count(config: Config, path: WorkPath, granted: bool, tokens: np.ndarray) ->
     counted = np.array([(*call.work, call.payload_bytes) for call in calls], dtype=np.int64).reshape(-1, 3)
     counted[:, :2] = counted[:, :2].cumsum(axis=0)
     drawn = min(config.length, DRAWN)
-    shown = calls if granted else recorded(decoder, path, drawn)
+    shown = calls if granted else sketched(decoder, path, drawn)
     reached = tokens[tokens >= path.first]
     return PathCount(
         name=path.name,
@@ -116,14 +118,14 @@ def _count(config: Config, path: WorkPath, granted: bool, tokens: np.ndarray) ->
     )
 
 
-def _cases(config: Config) -> tuple[Case, ...]:
+def _cases(config: Config, granted: bool) -> tuple[Case, ...]:
     """Prefill only, one token after the prompt, and both together: with the cache and without."""
     n_layers, prompt = config.n_layers, config.prompt
     prefill, both = (work.prompt_then_tokens(n_layers, prompt, n) for n in (prompt, prompt + 1))
     token = np.subtract(both, prefill)
     expected = [[prefill, work.full(n_layers, prompt)], *([w, work.full(n_layers, prompt + 1)] for w in (token, both))]
     counted = [None] * 3
-    if prompt < MAX_RUN:
+    if granted:
         decoder, ids = LabDecoder(config.decoder), lab_token_ids(prompt + 1)
         cached, anew = paths.cached(decoder, ids, (prompt, 1)), paths.full(decoder, ids).work
         counted = [

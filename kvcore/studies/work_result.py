@@ -12,6 +12,7 @@ import pandas as pd
 from kvcore.budget import over_budget
 from kvcore.studies.work_cells import STATES
 from kvcore.studies.work_paths import MAX_RUN, QUANTITIES
+from kvcore.studies.work_runs import BUDGET
 from kvcore.units import bytes_in_words, plural, times_fewer
 
 if TYPE_CHECKING:
@@ -160,7 +161,8 @@ class Result:
             yield f"Only formulas are shown: at most {MAX_RUN} tokens are run here."
         elif len(ran) < len(self.counts):
             missing = [count.name for count in self.counts if not count.ran]
-            yield f"{over_budget(missing)} {'Its formula is' if len(missing) == 1 else 'Their formulas are'} shown."
+            shown = "Its formula is" if len(missing) == 1 else "Their formulas are"
+            yield f"{over_budget(missing, BUDGET)} {shown} shown."
 
     def tables(self) -> dict[str, pd.DataFrame]:
         counts = pd.DataFrame([row for count in self.counts for row in count.rows()])
