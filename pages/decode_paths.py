@@ -109,11 +109,12 @@ for view, draw, numbers, what in [
     if tabs[view].open and by_name:
         with tabs[view]:
             shown = controls.choice("show", "Path", (*PATHS, *CONTROLS), "cropped recomputation")
-            outcome = by_name.get(shown, result.outcomes[-1])
+            if (outcome := by_name.get(shown)) is None:
+                st.markdown(f"{shown} was not run here; {', '.join(by_name)} can be drawn.")
+                continue
             st.markdown(
-                f"**{outcome.name}** against {outcome.against}: {what}; {outcome.comparison.in_words()}. Grey cells are"
-                " exactly 0. A fault enters in the first layer that is coloured like one, and spreads to later"
-                " positions in the layers after it."
+                f"**{outcome.name}** against {outcome.against}: {what}; {outcome.comparison.in_words()}."
+                f" {outcome.where} Grey cells are exactly 0."
             )
             export.chart(
                 draw(outcome),

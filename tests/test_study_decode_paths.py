@@ -60,7 +60,7 @@ def test_every_number_format_has_its_tolerance_and_the_lower_ones_their_distance
     result = run(Config(dtype=dtype))
     assert {o.tolerance for o in result.outcomes} == {TOLERANCE[dtype]}
     assert all(o.verdict == "equal" for o in result.outcomes if not o.deliberate)
-    distances = [o.from_exact for o in result.outcomes if o.against in ("full", "windowed full")]
+    distances = [o.from_exact for o in result.outcomes]
     if dtype == "float64":
         assert distances == [None] * len(distances)
         assert result.full_from_exact == {}
@@ -162,3 +162,44 @@ def test_study_names_are_those_that_figures_can_draw():
 
     assert set(PATHS + CONTROLS) <= set(LINE)
     assert decode_paths.MODELS[0] == Config().model
+
+
+def test_a_nan_never_counts_as_equal(monkeypatch):
+    from kvcore import multihead
+
+    right = multihead.attention
+
+    def planted(query, key, value, visible):
+        context, weights = right(query, key, value, visible)
+        return (context * float("nan") if len(visible) == 1 else context), weights
+
+    monkeypatch.setattr(multihead, "attention", planted)
+    (outcome,) = run(Config(model="multi-head layer")).outcomes
+    assert outcome.verdict == "BEYOND TOLERANCE"
+    assert outcome.comparison.first_beyond == 5
+
+
+def test_multi_head_work_is_counted():
+    (outcome,) = run(Config(model="multi-head layer")).outcomes
+    assert outcome.work == (3 * 8, 25 + 6 + 7 + 8)
+
+
+def test_rounding_beyond_the_tolerance_is_told_from_a_fault(monkeypatch):
+    large = {"dtype": "float32", "n_layers": 6, "d_model": 128, "n_heads": 8, "n_kv_heads": 8, "length": 256}
+    monkeypatch.setitem(TOLERANCE, "float32", 1e-9)
+    outcome = by_name(run(Config(paths="token cache", controls="", **large)))["token cache"]
+    assert outcome.verdict == "rounding"
+
+    right = paths.cached
+    wrong = paths.Rules(mask_position=lambda p: p - p[0])
+    monkeypatch.setattr(paths, "cached", lambda decoder, ids, sizes=None, rules=None: right(decoder, ids, sizes, wrong))
+    result = run(Config(paths="token cache", controls="", dtype="bfloat16"))
+    assert result.outcomes[0].verdict == "BEYOND TOLERANCE"
+    assert "token cache by more than bfloat16 explains" in result.reading
+
+
+def test_where_names_the_layer_that_a_difference_enters_in():
+    found = by_name(run(Config()))
+    assert found["cropped recomputation"].where == "It first passes the tolerance after layer 2, there at position 4."
+    assert found["wrong chunk mask"].where == "It first passes the tolerance after layer 1, there at position 5."
+    assert found["token cache"].where == "It is within the tolerance after every layer."

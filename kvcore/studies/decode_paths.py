@@ -113,14 +113,17 @@ class Result:
         return " ".join([*read_right(right), *read_wrong(wrong), *self._read_precision(), *self.not_run])
 
     def _read_precision(self) -> Iterator[str]:
-        distances = [o.from_exact.max() for o in self.outcomes if o.from_exact is not None and not o.deliberate]
-        if not self.full_from_exact or not distances:
+        right = [o for o in self.outcomes if o.from_exact is not None and not o.deliberate]
+        if not right:
             return
-        full = self.full_from_exact["full"].max()
+        full, dtype = self.full_from_exact["full"].max(), self.config.dtype
+        distances = [o.from_exact.max() for o in right]
         yield (
             f"Against the float64 run of the same parameters the full path itself is off by {full:.2g} and the right"
-            f" paths by {min(distances):.2g} to {max(distances):.2g}: that is {self.config.dtype}, not the cache."
+            f" paths by {min(distances):.2g} to {max(distances):.2g}"
         )
+        far = [o.name for o in right if not o.only_rounding]
+        yield f"— {', '.join(far)} by more than {dtype} explains." if far else f"— that is {dtype}, not the cache."
 
     def tables(self) -> dict[str, pd.DataFrame]:
         return {
@@ -154,6 +157,7 @@ def _run_multihead(config: Config) -> Result:
         gap=gap,
         by_layer=found.comparison.difference[None],
         from_exact=None,
+        reference_from_exact=None,
         tolerance=setting.tolerance,
         work=found.work,
         payload_bytes=found.payload_bytes,
@@ -179,7 +183,7 @@ def _run_decoder(config: Config) -> Result:
             too_much.append(plan.name)
         else:
             spent += plan.cost
-            outcomes[plan.name] = _outcome(config, plan, full, full_exact)
+            outcomes[plan.name] = _outcome(config, plan, full, exact, full_exact)
     used = {outcome.against for outcome in outcomes.values()}
     from_exact = {
         name: difference_by_position(full[name].hidden, run_exact.hidden)
@@ -191,11 +195,17 @@ def _run_decoder(config: Config) -> Result:
     return Result(config, decoder.config.tolerance, len(tokens), config.sizes, ordered, not_run, from_exact)
 
 
-def _outcome(config: Config, plan: Plan, full: dict[str, PathRun], full_exact: dict[str, PathRun]) -> Outcome:
+def _outcome(
+    config: Config, plan: Plan, full: dict[str, PathRun], exact: LabDecoder | None, full_exact: dict[str, PathRun]
+) -> Outcome:
     found = plan.run()
     reference = plan.reference() if plan.reference else full[plan.against]
     mine, theirs = found.by_layer[:, plan.rows], reference.by_layer[:, plan.rows]
-    exact = full_exact.get(plan.against)
+    from_exact, reference_from_exact = None, None
+    if exact is not None:
+        hidden = (plan.exact(exact) if plan.exact else full_exact[plan.against]).hidden[plan.rows]
+        from_exact = difference_by_position(mine[-1], hidden)
+        reference_from_exact = float(difference_by_position(theirs[-1], hidden).max())
     return Outcome(
         name=plan.name,
         against=plan.against,
@@ -204,7 +214,8 @@ def _outcome(config: Config, plan: Plan, full: dict[str, PathRun], full_exact: d
         position=found.position[plan.rows],
         gap=np.abs(mine[-1] - theirs[-1]),
         by_layer=difference_by_position(mine, theirs),
-        from_exact=None if exact is None else difference_by_position(mine[-1], exact.hidden[plan.rows]),
+        from_exact=from_exact,
+        reference_from_exact=reference_from_exact,
         tolerance=config.decoder.tolerance,
         work=found.work,
         payload_bytes=found.payload_bytes,

@@ -10,6 +10,9 @@ import numpy as np
 from kvcore.compare import Comparison
 from kvcore.work import Work
 
+ROUNDING_FACTOR = 4
+"""Two paths of one format may be so many times as far from float64 as each other by rounding alone."""
+
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
@@ -28,6 +31,7 @@ class Outcome:
     gap: np.ndarray
     by_layer: np.ndarray
     from_exact: np.ndarray | None
+    reference_from_exact: float | None
     tolerance: float
     work: Work
     payload_bytes: int
@@ -38,11 +42,30 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
+        if not self.deliberate and not self.comparison.equal:
+            return "rounding" if self.only_rounding else "BEYOND TOLERANCE"
         if not self.deliberate:
-            return "equal" if self.comparison.equal else "BEYOND TOLERANCE"
+            return "equal"
         if self.expected_equal:
             return "expected equal" if self.comparison.equal else "BEYOND TOLERANCE"
         return "missed" if self.comparison.equal else "caught"
+
+    @property
+    def only_rounding(self) -> bool:
+        """No further from float64 than a few times what its reference is: the number format, not the path."""
+        if self.from_exact is None or self.reference_from_exact is None:
+            return False
+        return bool(self.from_exact.max() <= ROUNDING_FACTOR * self.reference_from_exact)
+
+    @property
+    def where(self) -> str:
+        """A sentence: after which layer and at which position the difference first passes the tolerance."""
+        beyond = self.by_layer > self.tolerance
+        if not beyond.any():
+            return "It is within the tolerance after every layer."
+        layer = int(beyond.any(axis=1).argmax())
+        position = int(self.position[beyond[layer].argmax()])
+        return f"It first passes the tolerance after layer {layer + 1}, there at position {position}."
 
     @property
     def last_position_would_miss(self) -> bool:
@@ -89,6 +112,10 @@ def read_right(right: Sequence[Outcome]) -> Iterator[str]:
     worst = max(right, key=lambda o: o.comparison.largest)
     names_ = f"{worst.name}" if len(right) == 1 else f"the furthest of {len(right)} right paths, {worst.name}"
     yield f"{names_[0].upper()}{names_[1:]}, against {worst.against}: {worst.comparison.in_words()}."
+    if rounding := [o.name for o in right if o.verdict == "rounding"]:
+        yield (
+            f"Beyond the tolerance but about as far from float64 as its reference, so rounding: {', '.join(rounding)}."
+        )
 
 
 def read_wrong(wrong: Sequence[Outcome]) -> Iterator[str]:

@@ -19,7 +19,10 @@ CONTROLS = ("wrong chunk mask", "positions reset", "cropped recomputation", "unm
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A path that can be run, with its reference by name or, where it has one of its own, as `reference`."""
+    """A path that can be run, with its reference by name or, where it has one of its own, as `reference`.
+
+    `exact` runs on the float64 decoder what the path is measured from there, where that is no full path.
+    """
 
     name: str
     against: str
@@ -29,6 +32,7 @@ class Plan:
     stop: int | None = None
     expected_equal: bool = False
     reference: Callable[[], PathRun] | None = None
+    exact: Callable[[LabDecoder], PathRun] | None = None
     impossible: str = ""
 
     @property
@@ -83,6 +87,7 @@ def path_plans(decoder: LabDecoder, tokens: np.ndarray, sizes: tuple[int, ...], 
             lambda: paths.full(decoder, tokens, UNMASKED),
             stop=length // 2,
             reference=lambda: paths.full(decoder, edited, UNMASKED),
+            exact=lambda exact: paths.full(exact, tokens, UNMASKED),
         ),
         Plan(
             "cropped recomputation",

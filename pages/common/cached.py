@@ -6,7 +6,9 @@ PyTorch, and the first page should show something before that.
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
+from threading import BoundedSemaphore
 
 import streamlit as st
 
@@ -18,7 +20,14 @@ def _study(name: str, config):
     import torch
 
     torch.set_num_threads(1)
-    return import_module(f"kvcore.studies.{name}").run(config)
+    with _places():
+        return import_module(f"kvcore.studies.{name}").run(config)
+
+
+@st.cache_resource(show_spinner=False)
+def _places() -> BoundedSemaphore:
+    """As many computations at once as there are processors; further visitors wait their turn."""
+    return BoundedSemaphore(os.cpu_count() or 1)
 
 
 @st.cache_data(max_entries=MAX_ENTRIES, show_spinner=False)

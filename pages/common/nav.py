@@ -64,7 +64,9 @@ def settle(url_path: str) -> None:
     """Once a page and server: take what its imports left out of later garbage collections.
 
     Streamlit collects everything after each run; with PyTorch and Plotly loaded that takes longer than
-    the page itself. What is frozen here lives as long as the server anyway.
+    the page itself. Nearly all that is frozen are modules and classes, which live as long as the server.
+    Sessions open at that moment are frozen too: they are still freed when nothing refers to them, only
+    cycles among them are not, at most once a page.
     """
     gc.collect()
     gc.freeze()
@@ -91,6 +93,6 @@ def link(stem: str) -> None:
 
 def footer() -> None:
     st.caption(
-        "KV Cache Lab. Every number here was computed for this page from seeded random weights; nothing is"
+        "KV Cache Lab. Every number here is computed by this server from seeded random weights; nothing is"
         " pre-recorded except the recorded figures that the overview compares with. Counts of work are not a speed-up."
     )
