@@ -150,3 +150,29 @@ def test_slot_table_of_the_default_step(result):
     assert table["slot after"].tolist() == ["evicted", "0", "1", "2", "3"]
     assert table["layer 1 saw"].tolist() == ["7", "8", "9", "10", "11"]
     assert table["layer 2 saw"].tolist() == ["4–7", "5–8", "6–9", "7–10", "8–11"]
+
+
+@pytest.mark.parametrize("field", ["moved_by_cache", "moved_by_crop"])
+def test_words_say_that_a_reach_is_longer_than_the_law_allows(result, field):
+    longer = getattr(result, field).copy()
+    longer[result.config.earliest - 1] = 1e-3
+    reading = replace(result, **{field: longer}).reach_reading
+    assert "Token 4 reaches further than the law allows, so the engine is at fault" in reading
+    assert "rounding" not in reading
+    assert reading.endswith(".")
+    assert "further" not in result.reach_reading
+
+
+def test_words_say_that_no_token_moves_the_output(result):
+    still = np.zeros_like(result.moved_by_cache)
+    assert "No token moves the output" in replace(result, moved_by_cache=still).reach_reading
+
+
+@pytest.mark.parametrize("row", [6, -1])
+@pytest.mark.parametrize("wrong", [1e-3, np.nan])
+def test_words_say_that_enough_raw_tokens_were_not_enough(result, row, wrong):
+    sweep = result.sweep.copy()
+    sweep[row, 3] = wrong
+    reading = replace(result, sweep=sweep).sweep_reading
+    assert f"up to {wrong:.2g}, not within 1e-12 as the law has it, so the engine is at fault, from 7 on" in reading
+    assert "at fault" not in result.sweep_reading

@@ -83,15 +83,20 @@ def reach(result: Result) -> str:
     law = f"p − L(W − 1) = {config.step} − {config.n_layers}·({config.window} − 1) = {_signed(config.earliest)}"
     if config.earliest < 0:
         law += ", before the first token, so that all count"
-    if through[0] == max(0, config.earliest):
-        agrees = f"The law gives the same first token: {law}."
+    both = np.union1d(through, recomputed)
+    if both.size and both[0] < config.earliest:
+        agrees = f"Token {both[0]} reaches further than the law allows, so the engine is at fault: {law}"
+    elif not through.size:
+        agrees = f"No token moves the output through the sliding cache, though the law has some that do: {law}"
+    elif through[0] == max(0, config.earliest):
+        agrees = f"The law gives the same first token: {law}"
     else:
-        agrees = f"The law's first token is {law}; the tokens between move the output by less than rounding keeps."
+        agrees = f"The law's first token is {law}; the tokens between move the output by less than rounding keeps"
     return (
         f"Each raw token was edited in turn. Through the sliding cache {named('token', through)}"
-        f" {'moves' if len(through) == 1 else 'move'} the output of position {config.step}; where the last"
+        f" {'moves' if len(through) <= 1 else 'move'} the output of position {config.step}; where the last"
         f" {_count(config.recomputed, 'token is', 'tokens are')} recomputed, {named('token', recomputed)}"
-        f" {'does' if len(recomputed) == 1 else 'do'}. {agrees}"
+        f" {'does' if len(recomputed) <= 1 else 'do'}. {agrees}."
     )
 
 
@@ -108,6 +113,8 @@ def sweep(result: Result) -> str:
         fewer.append(f"{largest[config.enough - 2]:.2g} with {config.enough - 1}")
     floor = float(largest[config.enough - 1 :].max())
     right = "exactly 0" if floor == 0 else f"at most {floor:.2g}"
+    if not floor <= result.tolerance:
+        right = f"up to {floor:.2g}, not within {result.tolerance:g} as the law has it, so the engine is at fault,"
     within = np.flatnonzero(largest[: config.enough - 1] <= result.tolerance)
     early = f" From {within[0] + 1} on it is already within {result.tolerance:g}." if within.size else ""
     return (
