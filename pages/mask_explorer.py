@@ -17,16 +17,18 @@ VIEWS = ["Movement", "Attention weights", "Future edit"]
 SIDE_BY_SIDE = 32  # up to so many keys, two masks fit beside each other
 
 
-def flipped_now() -> Cells:
-    """The cells in the text field; text that is not cells counts as none, as it does on the page."""
+def flipped_now() -> Cells | None:
+    """The cells in the text field; None where it cannot be read, and then it stays as it is."""
     try:
         return parse_cells(st.session_state.get(FLIPPED, ""))
     except ValueError:
-        return frozenset()
+        return None
 
 
 def flip(cells: Cells) -> None:
-    st.session_state[FLIPPED] = write_cells(flipped_now() ^ cells)
+    """Nothing happens to a text that cannot be read: the page says what is wrong with it."""
+    if (now := flipped_now()) is not None:
+        st.session_state[FLIPPED] = write_cells(now ^ cells)
 
 
 def flip_clicked() -> None:
@@ -40,7 +42,7 @@ def reset() -> None:
 
 def drop_outside(n_cached: int, n_new: int) -> None:
     """After a change of size, cells that are now outside leave the text field and the address."""
-    cells = flipped_now()
+    cells = flipped_now() or frozenset()
     if kept := cells ^ inside(cells, n_cached, n_new):
         st.session_state[FLIPPED] = write_cells(cells - kept)
 
@@ -59,7 +61,14 @@ with st.container(horizontal=True, vertical_alignment="bottom"):
         default.window,
         help="A query sees itself and the W − 1 keys before it.",
     )
-    n_sinks = controls.slider("n_sinks", "Attention sinks", 0, MAX_SINKS, default.n_sinks)
+    n_sinks = controls.slider(
+        "n_sinks",
+        "Attention sinks",
+        0,
+        MAX_SINKS,
+        default.n_sinks,
+        help="The first keys, which a window never hides; without a window they change nothing.",
+    )
     numbering = controls.choice(
         "numbering", "Rows numbered", NUMBERINGS, default.numbering,
         help="`from 0` is a deliberate mistake: the rows of the new call are counted from 0 in the mask, as if"

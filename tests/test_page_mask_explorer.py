@@ -174,3 +174,14 @@ def test_address_opens_the_same_state():
 def test_largest_mask_is_shown():
     at = open_page(mask_n_cached="64", mask_n_new="32", mask_n_layers="6", mask_causal="false")
     says(at, Config(n_cached=64, n_new=32, n_layers=6, causal=False))
+
+
+@pytest.mark.parametrize("text", ["5:3,x", ",".join(f"{q}:{k}" for q in range(5, 8) for k in range(100, 190))])
+def test_a_flip_leaves_a_text_that_cannot_be_read_as_it_is(text):
+    at = open_page()
+    at.text_input(key="mask_flipped").set_value(text)
+    at.run()
+    at.button(key="mask_flip").click().run()
+    assert at.text_input(key="mask_flipped").value == text
+    assert len(at.error) == 1
+    says(at, Config())

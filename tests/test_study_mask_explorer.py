@@ -229,3 +229,10 @@ def test_the_largest_setting_stays_within_the_work_budget():
     calls = [(0, config.length)] * 4 + [(0, MAX_CACHED)] * 2 + [(MAX_CACHED, config.length)] * 4
     assert estimate(config.decoder, calls, with_cache=True) < WORK_BUDGET
     assert run(config).visible.shape == (32, 96)
+
+
+@pytest.mark.parametrize(("n_sinks", "says"), [(1, "the 1 attention sink has"), (2, "the 2 attention sinks have")])
+def test_sinks_without_a_window_are_said_to_have_no_effect(n_sinks, says):
+    assert f"Without a window {says} no effect." in run(Config(n_sinks=n_sinks)).mask_reading
+    assert "no effect" not in run(Config(n_sinks=n_sinks, window=3)).mask_reading
+    assert "no effect" not in run(Config()).mask_reading

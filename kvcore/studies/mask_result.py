@@ -104,7 +104,8 @@ class Result:
     @property
     def mask_reading(self) -> str:
         """The chosen row, the counts, and what the mask does to the hidden states."""
-        return " ".join([self.row_sentence(self.config.shown_row), self._read_counts(), *self._read_movement()])
+        row = self.row_sentence(self.config.shown_row)
+        return " ".join([row, self._read_counts(), *self._read_sinks(), *self._read_movement()])
 
     def _read_counts(self) -> str:
         hidden, shown, visible = (int(cells.sum()) for cells in (self.wrongly_hidden, self.wrongly_shown, self.visible))
@@ -112,6 +113,11 @@ class Result:
         if not hidden + shown:
             return f"{counts}; none is wrongly hidden or shown."
         return f"{counts}; {hidden} {_is(hidden)} wrongly hidden and {shown} wrongly shown."
+
+    def _read_sinks(self) -> Iterator[str]:
+        if self.config.n_sinks and self.config.window is None:
+            sinks = _count(self.config.n_sinks, "attention sink")
+            yield f"Without a window the {sinks} {'has' if self.config.n_sinks == 1 else 'have'} no effect."
 
     def _read_movement(self) -> Iterator[str]:
         n_flipped = int(self.flipped.sum())
