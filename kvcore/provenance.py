@@ -17,8 +17,9 @@ def sha256(content: bytes) -> str:
 
 
 def engine_sha256() -> dict[str, str]:
-    """File name -> SHA-256 of each of the engine's sources; studies and figures compute no evidence."""
-    return {path.name: sha256(path.read_bytes()) for path in sorted(ENGINE.glob("*.py"))}
+    """Path below the engine's folder -> SHA-256 of each of its sources, those in its subfolders too."""
+    found = {path.relative_to(ENGINE).as_posix(): path for path in ENGINE.rglob("*.py")}
+    return {name: sha256(found[name].read_bytes()) for name in sorted(found)}
 
 
 def versions() -> dict[str, str]:

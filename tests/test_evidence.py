@@ -140,3 +140,12 @@ def test_all_but_the_manifest_is_the_same_every_time(done):
 def test_importing_the_file_names_needs_no_torch():
     code = "import sys, kvcore.evidence; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+def test_source_hashes_cover_every_folder_of_the_engine(tmp_path, monkeypatch):
+    found = provenance.engine_sha256()
+    assert {"model.py", "studies/overview.py", "figures/theme.py"} <= set(found)
+    (tmp_path / "studies").mkdir()
+    (tmp_path / "studies" / "one.py").write_bytes(b"1")
+    monkeypatch.setattr(provenance, "ENGINE", tmp_path)
+    assert provenance.engine_sha256() == {"studies/one.py": sha256(b"1").hexdigest()}
