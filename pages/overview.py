@@ -4,6 +4,7 @@ import streamlit as st
 
 from kvcore.config import DTYPES
 from kvcore.figures import overview as figures
+from kvcore.protocol import Protocol
 from kvcore.studies.overview import Config
 from pages.common import cached, export, nav
 from pages.common.controls import Controls
@@ -11,8 +12,8 @@ from pages.common.controls import Controls
 nav.header("overview")
 st.markdown(
     "A decoder may keep the keys and values of earlier tokens and feed only the new one. Here a small decoder reads the"
-    " same 24 tokens in several ways, and each way is compared with the full forward at every position. Some ways are"
-    " wrong on purpose, so that you see what a mistake looks like."
+    f" same {Protocol().length} tokens in several ways, and each way is compared with the full forward at every"
+    " position. Some ways are wrong on purpose, so that you see what a mistake looks like."
 )
 controls = Controls("overview")
 dtype = controls.choice(
@@ -49,7 +50,13 @@ for column, label, what, many, few in zip(
 ):
     column.metric(label, f"{counts[many]:,} → {counts[few]:,}")
     column.caption(what)
-st.caption("Counts for one seed; they are the same for each, equal their formulas, and are not a speed-up.")
+formulas = experiment.closed_form
+same = all(run.figures[key] == counts[key] for run in experiment.runs for key in formulas)
+equal = all(run.figures[key] == formula for run in experiment.runs for key, formula in formulas.items())
+st.caption(
+    f"Counts for seed {experiment.runs[0].seed}; they {'are the same' if same else 'DIFFER'} for each seed,"
+    f" {'equal' if equal else 'DIFFER from'} their formulas, and are not a speed-up."
+)
 
 table = recorded.to_frame()
 agree = int(table["agrees"].sum())

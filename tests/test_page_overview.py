@@ -3,6 +3,7 @@
 import io
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -123,3 +124,14 @@ def test_page_links_name_all_four_views():
         "**Work counts**",
         "**Sliding window**",
     ]
+
+
+def test_a_count_that_differs_is_said_to_differ(monkeypatch, run):
+    def caption():
+        return next(caption.value for caption in open_page().caption if "speed-up" in caption.value)
+
+    assert "are the same for each seed, equal their formulas" in caption()
+    first, *others = run.runs
+    miscounted = replace(first, figures=first.figures | {"prefix_projected_rows": 1})
+    monkeypatch.setattr(cached, "overview", lambda config: replace(run, runs=(miscounted, *others)))
+    assert "DIFFER for each seed, DIFFER from their formulas" in caption()
