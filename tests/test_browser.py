@@ -1,4 +1,4 @@
-"""Five journeys in a real browser: what only Chromium can show."""
+"""Six journeys in a real browser: what only Chromium can show."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from kvcore.figures.theme import EXACT_ZERO
+from kvcore.studies.decode_paths import Config, run
 from tests.serve import ROOT, server
 
 PAGES = ("", "mask_explorer", "decode_paths", "work_counts", "sliding_window")
@@ -137,6 +138,25 @@ def test_a_flipped_mask_cell_moves_the_plot_and_is_in_the_address(browser, addre
     assert wrong == []
     page.context.close()
     again.context.close()
+
+
+def test_a_new_server_whose_first_visit_is_a_deep_link_shows_that_page_whole(browser):
+    with server(ROOT / "app.py") as port:
+        page, wrong = visit(browser, f"http://127.0.0.1:{port}/decode_paths?paths_seed=9")
+        expect(page.get_by_role("heading", level=1, name="Decode paths")).to_be_visible()
+        links = page.get_by_test_id("stSidebarNavLink")
+        expect(links).to_have_count(len(PAGES))
+        assert [link.inner_text().split("\n")[-1] for link in links.all()] == [
+            "Overview",
+            "Mask explorer",
+            "Decode paths",
+            "Work counts",
+            "Sliding window",
+        ]
+        assert run(Config(seed=9)).reading in reading(page)
+        assert page.url.endswith("/decode_paths?paths_seed=9")
+        assert wrong == []
+        page.context.close()
 
 
 def test_page_links_lead_to_each_view(browser, address):
