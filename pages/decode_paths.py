@@ -77,7 +77,7 @@ tabs = dict(zip(views, st.tabs(views, key="paths_view", on_change="rerun", bind=
 
 if tabs["Every position"].open:
     with tabs["Every position"]:
-        st.caption("Chunk borders are dotted. Deliberate mistakes have dotted lines and crossed or open marks.")
+        st.caption(" ".join(result.notes()))
         export.chart(
             figures.differences(result),
             "paths_differences",

@@ -70,6 +70,7 @@ def figure(traces: Sequence[dict], height: int = 380, **layout) -> go.Figure:
         "hovermode": "closest",
         "legend": {"orientation": "h", "yanchor": "top", "y": -0.18, "x": 0, "entrywidth": 155},
         "dragmode": False,
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": COLOR["muted"], "activecolor": COLOR["query"]},
     }
     return go.Figure({"data": list(traces), "layout": base | layout})
 
@@ -99,7 +100,7 @@ def error_axis(largest: float = 1.0, title: str = "largest difference") -> dict:
     return {
         "title": {"text": title},
         "type": "log",
-        "range": [np.log10(EXACT_ZERO) - 0.5, top],
+        "range": [np.log10(EXACT_ZERO) - 1, top],
         "tickvals": [EXACT_ZERO, *(10.0**power for power in powers)],
         "ticktext": ["exactly 0", *(f"1e{power}" if power else "1" for power in powers)],
         "zeroline": False,

@@ -125,6 +125,16 @@ class Result:
         far = [o.name for o in right if not o.only_rounding]
         yield f"— {', '.join(far)} by more than {dtype} explains." if far else f"— that is {dtype}, not the cache."
 
+    def notes(self) -> Iterator[str]:
+        """How the picture is to be read: mistakes, chunk borders, and which lines cover some positions only."""
+        if any(outcome.deliberate for outcome in self.outcomes):
+            yield "Dotted lines are deliberate mistakes."
+        yield "Upright lines are borders of chunks."
+        for outcome in self.outcomes:
+            if len(outcome.position) < self.length:
+                first, last = outcome.position[[0, -1]].tolist()
+                yield f"“{outcome.name}” is compared at positions {first}–{last}, with {outcome.against}."
+
     def tables(self) -> dict[str, pd.DataFrame]:
         return {
             "paths": pd.DataFrame([outcome.row() for outcome in self.outcomes]),

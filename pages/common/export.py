@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from html import escape
 
 import numpy as np
 import pandas as pd
@@ -16,10 +17,11 @@ CONFIG = {"displaylogo": False, "displayModeBar": True, "modeBarButtonsToRemove"
 """The chart's own bar stays: its camera saves a PNG."""
 
 
-def standalone_html(figure: go.Figure) -> str:
-    """The figure with Plotly inside, on a white page: it opens without a network."""
+def standalone_html(figure: go.Figure, alt: str = "") -> str:
+    """The figure with Plotly inside, on a white page below what it shows in words: it opens without a network."""
     copy = go.Figure(figure).update_layout(template="plotly_white", paper_bgcolor="white", plot_bgcolor="white")
-    return copy.to_html(include_plotlyjs=True)
+    words = f"<title>KV Cache Lab</title><body><p>KV Cache Lab. {escape(alt)}</p>"
+    return copy.to_html(include_plotlyjs=True).replace("<body>", words, 1)
 
 
 def chart(
@@ -67,7 +69,7 @@ def numbers(
             _download("CSV", lambda: frame.to_csv(index=False), f"{name}.csv", "text/csv")
             _download("NPZ", lambda: npz(arrays()), f"{name}.npz", "application/octet-stream")
             if figure is not None:
-                _download("HTML", lambda: standalone_html(figure), f"{name}.html", "text/html")
+                _download("HTML", lambda: standalone_html(figure, alt), f"{name}.html", "text/html")
 
 
 def _show(frame: pd.DataFrame, alt: str) -> None:
