@@ -9,6 +9,22 @@ from kvcore.studies.overview import Config
 from pages.common import cached, export, nav
 from pages.common.controls import Controls
 
+WORDS = """
+- **Full forward**: all tokens in one call, each seeing itself and what came before. It is the reference. With a window
+  of W keys each token sees only the last W, itself included: the windowed reference.
+- **Prefix recomputation**: for every new token all tokens once more, nothing kept.
+- **Token cache**: one new token a call; keys and values of the earlier ones are kept and read.
+- **Chunk cache**: the same with several tokens a call.
+- **Sliding cache**: at most W entries are kept a layer.
+- **Future edit**: later tokens are changed. Under the causal mask earlier positions must not move at all; on the
+  *unmasked path*, a deliberate mistake, they do.
+- **Wrong chunk mask** (deliberate): the rows of a chunk are numbered from 0 in the mask, so they do not see the cache.
+- **Reset position** (deliberate): each call's tokens enter as if they stood at the beginning.
+- **Cropped recomputation** (deliberate): only the last W raw tokens are run again.
+- **Tolerance**: float64 keeps about 16 digits, so sums in another order differ by about 1e-16. That is rounding, not a
+  mistake; what is beyond the tolerance is one.
+"""
+
 nav.header("overview")
 st.markdown(
     "A decoder may keep the keys and values of earlier tokens and feed only the new one. Here a small decoder reads the"
@@ -31,6 +47,14 @@ export.chart(
     experiment.to_frame,
     experiment.arrays,
 )
+
+if dtype != Config().dtype:
+    st.caption(
+        f"Paths that agree exactly may still share one rounding: how far {dtype} itself is from float64 is on Decode"
+        " paths, in the view *From float64*."
+    )
+with st.expander("What the rows of the picture are"):
+    st.markdown(WORDS)
 
 views = list(nav.PAGES)[1:]
 for pair in (views[:2], views[2:]):
