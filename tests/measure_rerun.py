@@ -37,16 +37,20 @@ PAGES = {
 class Client:
     """One visitor: opens a page, then moves one slider again and again."""
 
-    def __init__(self, port: int, page: str = "", slider: str = "") -> None:
+    def __init__(self, port: int, page: str = "", slider: str = "", query: str = "") -> None:
         self._open = ExitStack()
         connection = connect(f"ws://127.0.0.1:{port}/_stcore/stream", subprotocols=["streamlit"], max_size=None)
         self._socket = self._open.enter_context(connection)
         self._hash, self._sliders = "", {}
         self._page = page
-        self._rerun(BackMsg())
-        named = [s for s in self._sliders.values() if slider in s.id] if slider else list(self._sliders.values())
+        first = BackMsg()
+        first.rerun_script.query_string = query
+        self.opened_in = self._rerun(first)
+        named = [s for s in self._sliders.values() if slider in s.id]
+        if slider and not named:
+            raise SystemExit(f"{page}: no slider {slider!r}; it has {sorted(self._sliders)}")
         if not named:
-            raise SystemExit(f"{page or 'bare page'}: no slider {slider!r}; it has {sorted(self._sliders)}")
+            return
         self.slider = named[0]
         self._value = self.slider.default[0]
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,12 +21,13 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def server(script: Path) -> Iterator[int]:
-    """A Streamlit server for `script` on a free port."""
+def server(script: Path, on_start: Callable[[int], None] = lambda pid: None) -> Iterator[int]:
+    """A Streamlit server for `script` on a free port; `on_start` is told its process."""
     port = free_port()
     options = ["--server.port", str(port), "--server.headless", "true", "--server.address", "127.0.0.1"]
     command = [sys.executable, "-m", "streamlit", "run", str(script), *options]
     process = subprocess.Popen(command, cwd=script.parent, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    on_start(process.pid)
     try:
         for _ in range(300):
             with contextlib.suppress(OSError):
