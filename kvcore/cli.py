@@ -1,7 +1,8 @@
 """The command line: run, audit, bench, show. Each command imports only what it needs, when it runs.
 
 Exit codes: 0 as it should be; 1 a right path beyond tolerance, or evidence that disagrees; 2 a request
-that cannot be met, in one line on stderr that says what is wrong and what is allowed.
+that cannot be met, in one line on stderr that says what is wrong and what is allowed. A fault of the
+lab's own while it computes is none of these: it ends in a traceback.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from kvcore.arguments import Parser, number, whole_number, whole_numbers
+from kvcore.computing import computing
 
 if TYPE_CHECKING:
     from kvcore.experiment import Experiment
@@ -63,7 +65,7 @@ def _run(parser: Parser, argv: Sequence[str]) -> int:
     from kvcore import evidence, experiment
     from kvcore.threads import one_thread
 
-    with one_thread():
+    with computing(), one_thread():
         done = experiment.run(protocol)
     written = evidence.write(done, given.out)
     print("\n".join([f"{protocol.in_words()}.", *_results(done), "", done.reading, f"Evidence is in {written}."]))

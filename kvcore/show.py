@@ -13,6 +13,7 @@ from typing import Any, get_args, get_type_hints
 import pandas as pd
 
 from kvcore.arguments import Parser, number, whole_number
+from kvcore.computing import computing
 from kvcore.folder import check_new, npz, write_new
 
 STUDIES = ("overview", "mask_explorer", "decode_paths", "work_counts", "sliding_window")
@@ -52,7 +53,7 @@ def show(parser: Parser, argv: Sequence[str]) -> int:
         check_new(given.out)
     from kvcore.threads import one_thread  # brings PyTorch, which naming a command does not need
 
-    with one_thread():
+    with computing(), one_thread():
         result = module.run(config)
     print(result.reading)
     for name, table in result.tables().items():

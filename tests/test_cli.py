@@ -161,3 +161,17 @@ def test_the_module_runs_and_stops_quietly_where_nobody_reads_on(out):
         assert process.stderr.read() == b""
     with np.load(out / "arrays.npz") as found:
         assert "s3_full" in found.files
+
+
+@pytest.mark.parametrize(
+    ("computation", "argv"),
+    [("kvcore.experiment.run", ["run"]), ("kvcore.studies.work_counts.run", ["show", "work-counts"])],
+)
+def test_a_fault_of_the_lab_is_not_told_as_bad_input(out, monkeypatch, computation, argv):
+    def fail(_):
+        raise ValueError("operands could not be broadcast together")
+
+    monkeypatch.setattr(computation, fail)
+    with pytest.raises(RuntimeError, match="a fault of the lab"):
+        cli.main([*argv, "--out", str(out)])
+    assert list(out.parent.iterdir()) == []
