@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -180,8 +181,14 @@ def _run_decoder(config: Config) -> Result:
     references = {"full": RIGHT, "windowed full": windowed(config.window)}
     plans = path_plans(decoder, tokens, config.sizes, config.window)
     exact = decoder.in_float64() if config.dtype != "float64" else None
-    full = {name: paths.full(decoder, tokens, rules) for name, rules in references.items()}
-    full_exact = {name: paths.full(exact, tokens, rules) for name, rules in references.items()} if exact else {}
+
+    @cache
+    def reference(name: str) -> PathRun:
+        return paths.full(decoder, tokens, references[name])
+
+    @cache
+    def exact_reference(name: str) -> PathRun:
+        return paths.full(exact, tokens, references[name])
 
     outcomes, impossible, too_much, spent = {}, [], [], 0
     for plan in plans:
@@ -193,12 +200,11 @@ def _run_decoder(config: Config) -> Result:
             too_much.append(plan.name)
         else:
             spent += plan.cost
-            outcomes[plan.name] = _outcome(config, plan, full, exact, full_exact)
-    used = {outcome.against for outcome in outcomes.values()}
+            outcomes[plan.name] = _outcome(config, plan, reference, exact, exact_reference)
+    used = [name for name in references if name == "full" or any(o.against == name for o in outcomes.values())]
     from_exact = {
-        name: difference_by_position(full[name].hidden, run_exact.hidden)
-        for name, run_exact in full_exact.items()
-        if name == "full" or name in used
+        name: difference_by_position(reference(name).hidden, exact_reference(name).hidden)
+        for name in (used if exact else [])
     }
     not_run = (*impossible, *([over_budget(too_much)] if too_much else []))
     ordered = tuple(outcomes[name] for name in PATHS + CONTROLS if name in outcomes)
@@ -206,14 +212,18 @@ def _run_decoder(config: Config) -> Result:
 
 
 def _outcome(
-    config: Config, plan: Plan, full: dict[str, PathRun], exact: LabDecoder | None, full_exact: dict[str, PathRun]
+    config: Config,
+    plan: Plan,
+    reference: Callable[[str], PathRun],
+    exact: LabDecoder | None,
+    exact_reference: Callable[[str], PathRun],
 ) -> Outcome:
     found = plan.run()
-    reference = plan.reference() if plan.reference else full[plan.against]
-    mine, theirs = found.by_layer[:, plan.rows], reference.by_layer[:, plan.rows]
+    beside = plan.reference() if plan.reference else reference(plan.against)
+    mine, theirs = found.by_layer[:, plan.rows], beside.by_layer[:, plan.rows]
     from_exact, reference_from_exact = None, None
     if exact is not None:
-        hidden = (plan.exact(exact) if plan.exact else full_exact[plan.against]).hidden[plan.rows]
+        hidden = (plan.exact(exact) if plan.exact else exact_reference(plan.against)).hidden[plan.rows]
         from_exact = difference_by_position(mine[-1], hidden)
         reference_from_exact = float(difference_by_position(theirs[-1], hidden).max())
     return Outcome(
