@@ -31,7 +31,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, visible: np.ndarray) ->
         raise ValueError(f"{n_heads} heads cannot share {n_kv_heads} KV heads; n_kv_heads must divide n_heads")
     if visible.shape != (n_queries, n_keys):
         raise ValueError(f"the mask is {visible.shape} for {n_queries} queries and {n_keys} keys")
-    everything = visible.all()
+    everything = np.count_nonzero(visible) == visible.size
     if not everything and not visible.any(axis=-1).all():
         row = rows_without_keys(visible)[0]
         raise ValueError(f"query row {row} sees no key; every query must see at least one")
@@ -41,7 +41,7 @@ def attention(query: Tensor, key: Tensor, value: Tensor, visible: np.ndarray) ->
     scores = torch.bmm(stacked, key.flatten(0, 1).mT).view(batch, n_heads, n_queries, n_keys)
     if not everything:
         scores.masked_fill_(torch.from_numpy(~visible), -math.inf)
-    weights = scores.softmax(dim=-1)
+    weights = torch.softmax(scores, -1, out=scores)  # in place: the scores are not needed any more
     context = torch.bmm(weights.view(batch * n_kv_heads, -1, n_keys), value.flatten(0, 1))
     return context.view(batch, n_heads, n_queries, head_dim), weights
 

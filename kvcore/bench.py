@@ -1,7 +1,7 @@
 """How long decoding takes, as ratios: against a plain NumPy decoder, of two paths, and of two lengths.
 
 Each run starts from an empty cache and decodes T tokens, one at a time, on one thread. The sides
-that are compared take turns within a run, at most 128 tokens each, so that whatever else the machine
+that are compared take turns within a run, at most 1024 tokens each, so that whatever else the machine
 does slows both. Parameters are drawn beforehand, and each side first decodes one sequence that is not
 counted. A ratio is the median over runs of time ÷ time within the same run.
 """

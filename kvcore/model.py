@@ -7,7 +7,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding
 
 from kvcore.attention import attention, merge_heads, split_heads
 from kvcore.cache import KVCache
@@ -94,7 +93,7 @@ class LabDecoder:
             raise ValueError(f"the cache has {len(cache.layers)} layers; this decoder has {self.config.n_layers}")
 
         where = sinusoidal(rules.input_position(cache_position), self.config.d_model)
-        x = embedding(torch.from_numpy(ids.reshape(-1, n_new)), self.table) + torch.from_numpy(where).to(self.dtype)
+        x = self.table[torch.from_numpy(ids.reshape(-1, n_new))] + torch.from_numpy(where).to(self.dtype)
         query_position = rules.mask_position(cache_position)
         heads = (self.config.n_heads, self.config.n_kv_heads, self.config.n_kv_heads)
         layers, kept = [], []
