@@ -6,6 +6,7 @@ the study's Config, and of the command line, that it sets.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import streamlit as st
@@ -91,6 +92,11 @@ class Controls:
 
         `value` must not depend on other controls: an address leaves out what stands at its default.
         """
+        key = self.key(field)
+        if key not in st.session_state and not _is_whole(st.query_params.get(key, "0")):
+            # Streamlit 1.67 raises for an infinite number instead of taking the default.
+            del st.query_params[key]
+            st.rerun()
         first = value == low
         if first:
             self._return(field, value, not low <= st.session_state.get(self.key(field), value) <= high)
@@ -104,4 +110,14 @@ class Controls:
 def refuse(error: ValueError) -> None:
     """Bad input: one sentence that says what is allowed; what stands above stays."""
     message = str(error)
-    st.error(message[0].upper() + message[1:] + ("" if message.endswith(".") else "."), icon=":material/error:")
+    sentence = message[0].upper() + message[1:] + ("" if message.endswith(".") else ".")
+    st.error(plain(sentence), icon=":material/error:")
+
+
+def plain(text: str) -> str:
+    """Text that may repeat what a visitor typed, so that Markdown shows it and does not act on it."""
+    return re.sub(r"([\\`*\[\]<>$!~]|://|(?<=www)\.)", r"\\\1", text)
+
+
+def _is_whole(text: str) -> bool:
+    return re.fullmatch(r"-?[0-9]{1,15}(\.0*)?", text) is not None
