@@ -21,8 +21,18 @@ MAX_TEXT = 16 * 2**20
 """Bytes of a text file that are read at most; three seeds take 2 KiB."""
 
 
+MAX_ARRAYS = 2**30
+"""Bytes of `arrays.npz` at most, before it is hashed; one seed takes 4 MB at the largest settings."""
+
+MAX_LINE = 300
+"""Characters of an error: evidence may repeat itself, not fill a screen."""
+
+
 class Disagreement(Exception):
     """What is wrong with the evidence, as one line that begins with the file."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__(line if len(line) <= MAX_LINE else line[:MAX_LINE] + "…")
 
 
 class Manifest(NamedTuple):
@@ -31,11 +41,17 @@ class Manifest(NamedTuple):
 
 
 def check_files(folder: Path, names: Sequence[str]) -> None:
-    """Exactly these files, all of them regular ones."""
-    for name in names:
-        if not (folder / name).is_file():
-            raise Disagreement(f"{name}: the file is missing or no regular file")
-    extra = sorted(path.name for path in folder.iterdir() if path.name not in names)
+    """Exactly these files, all of them regular ones of a size that evidence may have."""
+    try:
+        for name in names:
+            path, at_most = folder / name, MAX_ARRAYS if name.endswith(".npz") else MAX_TEXT
+            if path.is_symlink() or not path.is_file():
+                raise Disagreement(f"{name}: the file is missing or no regular file")
+            if path.stat().st_size > at_most:
+                raise Disagreement(f"{name}: it is larger than the {at_most:,} bytes that it may have")
+        extra = sorted(path.name for path in folder.iterdir() if path.name not in names)
+    except OSError as error:
+        raise Disagreement(f"{folder.name}: the folder cannot be read ({error.strerror})") from None
     if extra:
         raise Disagreement(f"{extra[0]!r}: this file does not belong to the evidence")
 

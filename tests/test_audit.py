@@ -403,3 +403,21 @@ def test_neither_the_decoder_nor_torch_is_imported(stored):
     )
     done = subprocess.run([sys.executable, "-c", code, str(stored)], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "0 []"
+
+
+def test_a_file_of_impossible_size_is_refused_before_it_is_hashed(stored):
+    with (stored / "arrays.npz").open("r+b") as file:
+        file.truncate(2**40)  # sparse: it takes no room
+    assert refusal(stored).startswith("arrays.npz: it is larger than")
+
+
+def test_a_link_in_place_of_a_file_is_named(stored, tmp_path):
+    elsewhere = tmp_path / "elsewhere.csv"
+    (stored / "results.csv").rename(elsewhere)
+    (stored / "results.csv").symlink_to(elsewhere)
+    assert refusal(stored).startswith("results.csv: the file is missing or no regular file")
+
+
+def test_evidence_cannot_fill_the_screen(stored):
+    edit_json(stored, "manifest.json", lambda manifest: manifest["protocol"].update(dtype="x" * 2_000_000))
+    assert len(refusal(stored)) <= 301
