@@ -12,12 +12,14 @@ from torch import Tensor
 from kvcore.masks import rows_without_keys
 
 
-def attention(query: Tensor, key: Tensor, value: Tensor, visible: np.ndarray) -> tuple[Tensor, Tensor]:
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, visible: np.ndarray, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
     """softmax(q kᵀ / √head_dim over the visible keys) v (Vaswani et al. 2017, equation 1).
 
     query (batch, n_heads, n, head_dim); key and value (batch, n_kv_heads, n_keys, head_dim);
-    visible (n, n_keys), True where a key may be read. Query head h reads KV head
-    h // (n_heads / n_kv_heads).
+    visible (n, n_keys), True where a key may be read; bias (n_heads, n, n_keys), added to the scores.
+    Query head h reads KV head h // (n_heads / n_kv_heads).
 
     Returns the context (batch, n_heads, n, head_dim) and the weights (batch, n_heads, n, n_keys).
     Each row of weights sums to 1 and is exactly 0 where not visible.
@@ -39,6 +41,8 @@ def attention(query: Tensor, key: Tensor, value: Tensor, visible: np.ndarray) ->
     # The query heads that share a KV head lie next to each other: their rows are stacked, no key is copied.
     stacked = (query / math.sqrt(head_dim)).reshape(batch * n_kv_heads, -1, head_dim)
     scores = torch.bmm(stacked, key.flatten(0, 1).mT).view(batch, n_heads, n_queries, n_keys)
+    if bias is not None:
+        scores += bias
     if not everything:
         scores.masked_fill_(torch.from_numpy(~visible), -math.inf)
     weights = torch.softmax(scores, -1, out=scores)  # in place: the scores are not needed any more

@@ -161,6 +161,22 @@ class LayerCache:
         room.write(n_first, recent.key, recent.value, recent.position)
         return LayerCache(self.capacity, room, 0, n_kept)
 
+    def take(self, slots: np.ndarray) -> LayerCache:
+        """The entries in these slots, in this order, copied to room of their own."""
+        if not len(slots):
+            return LayerCache(self.capacity)
+        room = _room_like(self.key, self.capacity or len(slots), filled=len(slots))
+        room.write(0, self.key[:, :, slots], self.value[:, :, slots], self.position[slots])
+        return LayerCache(self.capacity, room, 0, len(slots))
+
+    def before(self, n_tokens: int) -> LayerCache:
+        """The entries of positions 0..n_tokens − 1: a view where they lie in front, else copied."""
+        early = self.position < n_tokens
+        n_early = int(early.sum())
+        if early[:n_early].all():
+            return LayerCache(self.capacity, self._room, self._start, self._start + n_early)
+        return self.take(np.flatnonzero(early))
+
 
 @dataclass(frozen=True, eq=False, slots=True)
 class KVCache:

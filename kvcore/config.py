@@ -19,6 +19,9 @@ ITEMSIZE = {"float64": 8, "float32": 4, "float16": 2, "bfloat16": 2}
 
 DTYPES = tuple(TOLERANCE)
 
+POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "none")
+"""How a decoder knows where a token stands."""
+
 
 def check_int(name: str, value: object, low: int, high: int | None = None) -> int:
     """`value` as an int within low..high; a bool, a float or text is refused, not rounded."""
@@ -119,6 +122,7 @@ class DecoderConfig:
     """The lab decoder: everything that decides its parameters.
 
     `head_dim` follows: d_model / n_heads. Query head h reads KV head h // (n_heads / n_kv_heads).
+    `positions` is one of POSITIONS; `max_positions` is the size of the learned table, and of no use otherwise.
     """
 
     seed: int = 7
@@ -128,12 +132,15 @@ class DecoderConfig:
     n_heads: int = 1
     n_kv_heads: int = 1
     dtype: str = "float64"
+    positions: str = "sinusoidal"
+    max_positions: int = 512
 
     def __post_init__(self) -> None:
         check_int("seed", self.seed, 0)
-        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads"):
+        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads", "max_positions"):
             check_int(name, getattr(self, name), 1)
         check_choice("dtype", self.dtype, DTYPES)
+        check_choice("positions", self.positions, POSITIONS)
         if self.d_model % 2:
             raise ValueError(f"d_model is {self.d_model}; it must be even, for sine and cosine come in pairs")
         if self.d_model % self.n_heads:
@@ -142,6 +149,8 @@ class DecoderConfig:
             raise ValueError(
                 f"{self.n_heads} heads cannot share {self.n_kv_heads} KV heads; n_kv_heads must divide n_heads"
             )
+        if self.positions == "rotary" and self.head_dim % 2:
+            raise ValueError(f"head_dim is {self.head_dim}; rotary positions turn pairs of numbers, so it must be even")
 
     @property
     def head_dim(self) -> int:

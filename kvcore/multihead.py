@@ -71,7 +71,7 @@ class MultiHeadLayer:
         visible = Mask()(cache_position, entries.position)
         context, weights = attention(query, entries.key, entries.value, visible)
         out = merge_heads(context) @ self.w_o
-        layer = LayerStep(query, key, value, entries.position, weights, out)
+        layer = LayerStep(query, key, value, entries.position, visible, weights, out)
         return Step(out, KVCache((entries,), cache.n_processed + x.shape[1]), [layer])
 
 

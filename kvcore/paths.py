@@ -15,9 +15,10 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
+from kvcore.cache import KVCache
 from kvcore.config import check_chunk_sizes, check_int, check_token_ids
 from kvcore.model import LabDecoder, Step
-from kvcore.rules import RIGHT, Rules
+from kvcore.rules import RIGHT, ByLayer
 from kvcore.work import Work
 
 
@@ -66,15 +67,16 @@ def run_calls(
     spans: Iterable[tuple[int, int]],
     *,
     with_cache: bool,
-    rules: Rules = RIGHT,
+    cache: KVCache | None = None,
+    rules: ByLayer = RIGHT,
     record_attention: bool = False,
 ) -> PathRun:
     """Run tokens start..stop − 1 for each span in turn; every token keeps its absolute position.
 
-    token_ids (T,) or (batch, T).
+    token_ids (T,) or (batch, T). The first call gets `cache`; it may be an empty one of fixed capacity.
     """
     token_ids = check_token_ids(token_ids, decoder.config.vocab_size)
-    cache, done, calls, rows = None, None, [], []
+    done, calls, rows = None, [], []
     for start, stop in spans:
         step = decoder.step(token_ids[..., start:stop], cache, rules, cache_position=np.arange(start, stop))
         done = start if done is None else done
@@ -102,7 +104,7 @@ def _checked(decoder: LabDecoder, token_ids: object) -> tuple[np.ndarray, int]:
     return token_ids, token_ids.shape[-1]
 
 
-def full(decoder: LabDecoder, token_ids: np.ndarray, rules: Rules = RIGHT, record_attention: bool = False) -> PathRun:
+def full(decoder: LabDecoder, token_ids: np.ndarray, rules: ByLayer = RIGHT, record_attention: bool = False) -> PathRun:
     """All tokens in one call: the reference. With a windowed mask in `rules`, the windowed reference."""
     token_ids, length = _checked(decoder, token_ids)
     return run_calls(
@@ -110,7 +112,7 @@ def full(decoder: LabDecoder, token_ids: np.ndarray, rules: Rules = RIGHT, recor
     )
 
 
-def prefix_recomputation(decoder: LabDecoder, token_ids: np.ndarray, rules: Rules = RIGHT) -> PathRun:
+def prefix_recomputation(decoder: LabDecoder, token_ids: np.ndarray, rules: ByLayer = RIGHT) -> PathRun:
     """Tokens 0..t without a cache for t = 0..T − 1; the last row of each."""
     token_ids, length = _checked(decoder, token_ids)
     spans = [(0, t + 1) for t in range(length)]
@@ -118,17 +120,21 @@ def prefix_recomputation(decoder: LabDecoder, token_ids: np.ndarray, rules: Rule
 
 
 def cached(
-    decoder: LabDecoder, token_ids: np.ndarray, chunk_sizes: Sequence[int] | None = None, rules: Rules = RIGHT
+    decoder: LabDecoder,
+    token_ids: np.ndarray,
+    chunk_sizes: Sequence[int] | None = None,
+    rules: ByLayer = RIGHT,
+    cache: KVCache | None = None,
 ) -> PathRun:
     """Blocks of `chunk_sizes` tokens, one at a time without them: token, chunk and sliding cache, by `rules`."""
     token_ids, length = _checked(decoder, token_ids)
     sizes = (1,) * length if chunk_sizes is None else check_chunk_sizes(chunk_sizes, length)
     ends = np.cumsum(sizes).tolist()
     spans = [(end - size, end) for end, size in zip(ends, sizes, strict=True)]
-    return run_calls(decoder, token_ids, spans, with_cache=True, rules=rules)
+    return run_calls(decoder, token_ids, spans, with_cache=True, cache=cache, rules=rules)
 
 
-def cropped_recomputation(decoder: LabDecoder, token_ids: np.ndarray, crop: int, rules: Rules) -> PathRun:
+def cropped_recomputation(decoder: LabDecoder, token_ids: np.ndarray, crop: int, rules: ByLayer) -> PathRun:
     """The last `crop` raw tokens at their true positions, without a cache; the last row of each."""
     token_ids, length = _checked(decoder, token_ids)
     check_int("crop", crop, 1)

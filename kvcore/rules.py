@@ -1,7 +1,8 @@
 """The choices a right decoding step makes, each in one place, so that a mistake is one changed choice.
 
-A right step lets every token enter at its absolute position, uses the same position for its mask
-row, and evicts after it has attended. Deliberately wrong steps replace one of these and nothing else.
+A right step lets every token enter at its absolute position, uses the same position wherever one is
+asked for, stores what it computed, attends over old and new entries, and evicts after it has attended.
+Deliberately wrong steps replace one of these choices and nothing else.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from torch import Tensor
 
 from kvcore.cache import LayerCache
 from kvcore.masks import Mask, Visible
+from kvcore.positions import rotate
 
 
 def absolute(cache_position: np.ndarray) -> np.ndarray:
@@ -29,6 +32,20 @@ def keep_all(entries: LayerCache) -> LayerCache:
     return entries
 
 
+def read_all(entries: LayerCache) -> LayerCache:
+    """Right: attend over the old entries and the new ones."""
+    return entries
+
+
+def grouped(cache_position: np.ndarray, n_heads: int, n_kv_heads: int) -> None:
+    """Right: query head h reads KV head h // (n_heads / n_kv_heads), the order that attention takes as given."""
+
+
+def distance(cache_position: np.ndarray, key_position: np.ndarray) -> np.ndarray:
+    """Right: how far key j lies behind query i, i − j, (n, n_keys); for ALiBi, times a negative slope a head."""
+    return cache_position[:, None] - key_position
+
+
 @dataclass(frozen=True)
 class KeepWindow:
     """Keep the last `window` entries and the first `n_sinks`, which are the sinks."""
@@ -42,24 +59,39 @@ class KeepWindow:
 
 @dataclass(frozen=True)
 class Rules:
-    """How one call decides what its tokens are, see and leave behind."""
+    """How one call decides what its tokens are, see and leave behind, in one layer or in every layer.
+
+    `input_position` says where tokens enter (the first layer's rules decide), `rotary_position` by which
+    positions queries and keys turn, `mask_position` which rows of the mask they are. `append` gives the
+    old entries with the new ones behind; `read` what of them is attended over; `keep` what stays.
+    `head_order` may name another order of the query heads, `distance` is what ALiBi multiplies.
+    """
 
     visible: Visible = Mask()
     keep: Callable[[LayerCache], LayerCache] = keep_all
     input_position: Callable[[np.ndarray], np.ndarray] = absolute
     mask_position: Callable[[np.ndarray], np.ndarray] = absolute
+    rotary_position: Callable[[np.ndarray], np.ndarray] = absolute
+    rotate: Callable[[Tensor, np.ndarray], Tensor] = rotate
+    distance: Callable[[np.ndarray, np.ndarray], np.ndarray] = distance
+    head_order: Callable[[np.ndarray, int, int], np.ndarray | None] = grouped
+    append: Callable[[LayerCache, Tensor, Tensor, np.ndarray], LayerCache] = LayerCache.append
+    read: Callable[[LayerCache], LayerCache] = read_all
 
 
 RIGHT = Rules()
 
+ByLayer = Rules | tuple[Rules, ...]
+"""The same rules in every layer, or a pattern that repeats over the layers."""
 
-def windowed(window: int, n_sinks: int = 0) -> Rules:
-    """The window mask in every layer; everything is kept."""
+
+def windowed(window: int | None, n_sinks: int = 0) -> Rules:
+    """The window mask; everything is kept."""
     return Rules(visible=Mask(window, n_sinks))
 
 
 def sliding(window: int, n_sinks: int = 0) -> Rules:
-    """The window mask in every layer; only what a later query may still see is kept."""
+    """The window mask; only what a later query may still see is kept."""
     return Rules(visible=Mask(window, n_sinks), keep=KeepWindow(window, n_sinks))
 
 

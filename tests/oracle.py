@@ -8,8 +8,8 @@ import math
 import numpy as np
 
 
-def parameters(seed, vocab_size, d_model, n_layers, n_heads, n_kv_heads, cast):
-    """The token table and, for each layer, W_Q, W_K and W_V, as lists of rows."""
+def parameters(seed, vocab_size, d_model, n_layers, n_heads, n_kv_heads, cast, n_learned=0):
+    """The token table, for each layer W_Q, W_K and W_V, and a table of learned positions, as lists of rows."""
     rng = np.random.default_rng(seed)
 
     def draw(scale, n_rows, n_columns):
@@ -23,7 +23,7 @@ def parameters(seed, vocab_size, d_model, n_layers, n_heads, n_kv_heads, cast):
         w_k = draw(0.25, d_model, n_kv_heads * head_dim)
         w_v = draw(0.25, d_model, n_kv_heads * head_dim)
         layers.append((w_q, w_k, w_v))
-    return table, layers
+    return table, layers, draw(0.3, n_learned, d_model)
 
 
 def position_vector(position, d_model):
@@ -73,11 +73,22 @@ def times(row, matrix):
     return columns
 
 
-def attend(query, keys, values):
-    """softmax(query · key / √head_dim) over the given keys, then the weighted sum of their values."""
+def turned(row, position):
+    """Rotary: numbers i and i + d/2 turn by the angle position / 10000^(2i/d)."""
+    half = len(row) // 2
+    after = list(row)
+    for i in range(half):
+        angle = position / 10000 ** (2 * i / len(row))
+        after[i] = row[i] * math.cos(angle) - row[half + i] * math.sin(angle)
+        after[half + i] = row[half + i] * math.cos(angle) + row[i] * math.sin(angle)
+    return after
+
+
+def attend(query, keys, values, biases=None):
+    """softmax(query · key / √head_dim + bias) over the given keys, then the weighted sum of their values."""
     scores = []
-    for key in keys:
-        scores.append(sum(a * b for a, b in zip(query, key, strict=True)) / math.sqrt(len(query)))
+    for key, bias in zip(keys, biases or [0.0] * len(keys), strict=True):
+        scores.append(sum(a * b for a, b in zip(query, key, strict=True)) / math.sqrt(len(query)) + bias)
     top = max(scores)
     exponentials = [math.exp(score - top) for score in scores]
     total = sum(exponentials)
@@ -100,38 +111,61 @@ def hidden_states(
     input_position=None,
     first=0,
     cast="float64",
+    scheme="sinusoidal",
 ):
     """Hidden states after each layer, [layer][position][column], of tokens at positions first, first + 1, …
 
-    visible(i, j) speaks of absolute positions; input_position gives each token another position to
-    enter with; cast rounds the parameters to another number format once.
+    visible(i, j), or one for each layer in turn, speaks of absolute positions; input_position gives each
+    token another position to enter with; cast rounds the parameters to another number format once;
+    scheme is how positions enter.
     """
-    table, layers = parameters(seed, vocab_size, d_model, n_layers, n_heads, n_kv_heads, cast)
+    n_learned = 512 if scheme == "learned" else 0
+    table, layers, learned = parameters(seed, vocab_size, d_model, n_layers, n_heads, n_kv_heads, cast, n_learned)
     positions = [first + n for n in range(len(token_ids))]
     enter = positions if input_position is None else input_position
     x = []
     for token, position in zip(token_ids, enter, strict=True):
-        x.append([a + b for a, b in zip(table[token], position_vector(position, d_model), strict=True)])
+        where = [0.0] * d_model
+        if scheme == "sinusoidal":
+            where = position_vector(position, d_model)
+        elif scheme == "learned":
+            where = learned[position]
+        x.append([a + b for a, b in zip(table[token], where, strict=True)])
 
     head_dim = d_model // n_heads
     by_layer = []
-    for w_q, w_k, w_v in layers:
+    for index, (w_q, w_k, w_v) in enumerate(layers):
+        may_see = visible[index % len(visible)] if isinstance(visible, list) else visible
         queries = [times(row, w_q) for row in x]
         keys = [times(row, w_k) for row in x]
         values = [times(row, w_v) for row in x]
         after = []
         for n, i in enumerate(positions):
-            seen = [m for m, j in enumerate(positions) if visible(i, j)]
+            seen = [m for m, j in enumerate(positions) if may_see(i, j)]
             context = []
             for head in range(n_heads):
                 kv_head = head // (n_heads // n_kv_heads)
                 own = slice(head * head_dim, (head + 1) * head_dim)
                 shared = slice(kv_head * head_dim, (kv_head + 1) * head_dim)
-                context += attend(queries[n][own], [keys[m][shared] for m in seen], [values[m][shared] for m in seen])
+                query, read = queries[n][own], [keys[m][shared] for m in seen]
+                if scheme == "rotary":
+                    query = turned(query, enter[n])
+                    read = [turned(key, enter[m]) for key, m in zip(read, seen, strict=True)]
+                slope = 2 ** (-8 * (head + 1) / n_heads) if scheme == "alibi" else 0
+                biases = [-slope * (i - positions[m]) for m in seen]
+                context += attend(query, read, [values[m][shared] for m in seen], biases)
             after.append([math.tanh(a + b) for a, b in zip(x[n], context, strict=True)])
         x = after
         by_layer.append(after)
     return by_layer
+
+
+def decode_setting(decoder, token_ids, windows, n_sinks):
+    """The last layer's rows of a decoder configuration whose layers have these windows in turn."""
+    visible = [causal if window is None else windowed(window, n_sinks) for window in windows]
+    names = ("seed", "vocab_size", "d_model", "n_layers", "n_heads", "n_kv_heads")
+    shape = {name: getattr(decoder, name) for name in names}
+    return hidden_states([int(t) for t in token_ids], visible=visible, scheme=decoder.positions, **shape)[-1]
 
 
 def cropped(token_ids, crop, **setting):

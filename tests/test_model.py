@@ -77,7 +77,7 @@ def test_the_oracle_comparison_can_fail(deviation):
 
 def test_parameters_are_drawn_in_the_order_of_the_definition():
     config = DecoderConfig(seed=3, vocab_size=7, d_model=8, n_layers=2, n_heads=4, n_kv_heads=2)
-    table, layers = oracle.parameters(3, 7, 8, 2, 4, 2, "float64")
+    table, layers, _ = oracle.parameters(3, 7, 8, 2, 4, 2, "float64")
     decoder = LabDecoder(config)
     assert decoder.table.tolist() == table
     for projection, (w_q, w_k, w_v) in zip(decoder.projections, layers, strict=True):
