@@ -44,7 +44,7 @@ class WriteRing:
         most = self.capacity - self.window + 1
         if len(position) > most:
             raise ValueError(
-                f"a call of {len(position)} tokens would overwrite keys that its first rows need; a ring of {self.capacity}"
-                f" slots that is written before it is read takes at most {most} with window {self.window}"
+                f"a call of {len(position)} tokens would overwrite keys that its first rows need; a ring of"
+                f" {self.capacity} slots, written before it is read, takes at most {most} with window {self.window}"
             )
         return into_ring(entries.append(key, value, position), self.capacity)

@@ -32,6 +32,11 @@ def keep_all(entries: LayerCache) -> LayerCache:
     return entries
 
 
+def append(entries: LayerCache, key: Tensor, value: Tensor, cache_position: np.ndarray) -> LayerCache:
+    """Right: what was computed is stored once, under its absolute positions."""
+    return entries.append(key, value, cache_position)
+
+
 def read_all(entries: LayerCache) -> LayerCache:
     """Right: attend over the old entries and the new ones."""
     return entries
@@ -75,7 +80,7 @@ class Rules:
     rotate: Callable[[Tensor, np.ndarray], Tensor] = rotate
     distance: Callable[[np.ndarray, np.ndarray], np.ndarray] = distance
     head_order: Callable[[np.ndarray, int, int], np.ndarray | None] = grouped
-    append: Callable[[LayerCache, Tensor, Tensor, np.ndarray], LayerCache] = LayerCache.append
+    append: Callable[[LayerCache, Tensor, Tensor, np.ndarray], LayerCache] = append
     read: Callable[[LayerCache], LayerCache] = read_all
 
 

@@ -1,0 +1,1 @@
+"""Bridges to other libraries, each imported only where it is asked for."""
