@@ -129,8 +129,8 @@ class LabDecoder:
         config = self.config
         query, key, value = split_heads(x @ projection, (config.n_heads, config.n_kv_heads, config.n_kv_heads))
         if config.positions == "rotary":
-            where = rules.rotary_position(cache_position)
-            query, key = rules.rotate(query, where), rules.rotate(key, where)
+            both = rules.rotate(torch.cat([query, key], dim=1), rules.rotary_position(cache_position))
+            query, key = both.split_with_sizes((config.n_heads, config.n_kv_heads), dim=1)
         entries = rules.append(entries, key, value, cache_position)
         seen = rules.read(entries)
         seen_position = seen.position

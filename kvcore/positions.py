@@ -29,6 +29,11 @@ def sinusoidal(positions: np.ndarray, d_model: int) -> np.ndarray:
     return vectors
 
 
+@lru_cache(maxsize=64)
+def _turns(half: int, base: float) -> np.ndarray:
+    return base ** (-np.arange(half) / half)
+
+
 def rotate(rows: Tensor, positions: np.ndarray, base: float = ROTARY_BASE) -> Tensor:
     """Rows (batch, heads, n, head_dim) turned by their positions (n,) or (batch, n): rotary positions.
 
@@ -37,11 +42,11 @@ def rotate(rows: Tensor, positions: np.ndarray, base: float = ROTARY_BASE) -> Te
     key depends on the difference of their positions only, and turning by p and then by q turns by p + q.
     """
     half = rows.shape[-1] // 2
-    angle = positions[..., None] * base ** (-np.arange(half) / half)
+    angle = positions[..., None] * _turns(half, base)
     if angle.ndim == 3:
         angle = angle[:, None]
     cos, sin = (torch.from_numpy(part).to(rows.dtype) for part in (np.cos(angle), np.sin(angle)))
-    first, second = rows[..., :half], rows[..., half:]
+    first, second = rows.split(half, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 

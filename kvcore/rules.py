@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -16,6 +17,14 @@ from torch import Tensor
 from kvcore.cache import LayerCache
 from kvcore.masks import Mask, Visible
 from kvcore.positions import rotate
+
+
+class Entries(NamedTuple):
+    """What is attended over, where that is not simply what is stored."""
+
+    key: Tensor  # (batch, n_kv_heads, entries, head_dim)
+    value: Tensor  # (batch, n_kv_heads, entries, head_dim)
+    position: np.ndarray  # (entries,)
 
 
 def absolute(cache_position: np.ndarray) -> np.ndarray:
@@ -81,7 +90,7 @@ class Rules:
     distance: Callable[[np.ndarray, np.ndarray], np.ndarray] = distance
     head_order: Callable[[np.ndarray, int, int], np.ndarray | None] = grouped
     append: Callable[[LayerCache, Tensor, Tensor, np.ndarray], LayerCache] = append
-    read: Callable[[LayerCache], LayerCache] = read_all
+    read: Callable[[LayerCache], LayerCache | Entries] = read_all
 
 
 RIGHT = Rules()

@@ -1,0 +1,88 @@
+"""What a fault is: a small named deviation from the rules of a right step, with what is known of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kvcore.cache import KVCache, LayerCache
+from kvcore.crop import crop
+from kvcore.masks import Visible
+from kvcore.positions import rotate
+from kvcore.prefix import RIGHT_REUSE, ReuseRules
+from kvcore.rules import Entries, Rules
+from kvcore.setting import Setting
+
+Pattern = tuple[Rules, ...]
+"""The rules of a step, one a layer."""
+
+Crop = Callable[[KVCache, int, Pattern], KVCache]
+
+
+def anywhere(setting: Setting) -> str:
+    """No condition: the fault can show in every setting."""
+    return ""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One mistake that people make.
+
+    `fault_class` is its code in the catalogue of reports, `also` further classes that list it; `deviate`
+    gives the wrong rules from a setting whose cache grows, anew for every decoder, since some faults
+    remember; `needs` says in words what a setting lacks for the fault to be in force, or nothing;
+    `crop` and `reuse` are how it goes back and reuses prefixes, right but for the faults that lie there;
+    `wrong_reference` marks a fault that the full path
+    of such a decoder has as well.
+    """
+
+    name: str
+    fault_class: str
+    sentence: str
+    wrong: str
+    right: str
+    reported: tuple[str, ...]
+    hidden_by: str
+    deviate: Callable[[Setting], Pattern] = lambda setting: setting.rules
+    needs: Callable[[Setting], str] = anywhere
+    also: tuple[str, ...] = ()
+    crop: Crop = crop
+    reuse: ReuseRules = RIGHT_REUSE
+    wrong_reference: bool = False
+
+    @property
+    def title(self) -> str:
+        return self.name.replace("_", " ")
+
+
+def change(setting: Setting, **choices: object) -> Pattern:
+    """The right rules with these choices replaced in every layer."""
+    return tuple(replace(rules, **choices) for rules in setting.rules)
+
+
+def change_masks(setting: Setting, wrong: Callable[[Visible], Visible]) -> Pattern:
+    """The right rules with every layer's mask replaced by what `wrong` makes of it."""
+    return tuple(replace(rules, visible=wrong(rules.visible)) for rules in setting.rules)
+
+
+def place(setting: Setting, position: Callable[[np.ndarray], np.ndarray]) -> Pattern:
+    """The right rules with tokens entering, and queries and keys turning, at other positions."""
+    return change(setting, input_position=position, rotary_position=position)
+
+
+def cached(position: np.ndarray) -> bool:
+    """Whether a call at these positions has a cache behind it."""
+    return bool(position[0] > 0)
+
+
+def or_everything(visible: np.ndarray) -> np.ndarray:
+    """Rows that see no key see all: softmax over equal very negative scores spreads evenly."""
+    visible[~visible.any(axis=-1)] = True
+    return visible
+
+
+def turn_keys(entries: LayerCache, by: np.ndarray) -> Entries:
+    """The entries with their keys turned by so many more positions (entries,)."""
+    return Entries(rotate(entries.key, by), entries.value, entries.position)

@@ -1,0 +1,33 @@
+"""How alike two patterns of evidence are, kind by kind."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from kvcore.verification.evidence import Signature
+from kvcore.verification.plan import BASE
+
+WEIGHT = {"differs": 1.0, "misses": 0.5, "leaks": 0.5, "repeat": 4.0, "branch": 2.0, "crop": 2.0, "reuse": 2.0}
+"""What a kind of evidence counts; runs of other sequences than the caller's own count half."""
+
+
+def distance(found: Signature, expected: Signature) -> float:
+    """0 where the same positions are marked in everything that both have, 1 where none agree."""
+    total, weights = 0.0, 0.0
+    for key, bad in found.items():
+        other = expected.get(key)
+        if other is None or other.shape != bad.shape:
+            continue
+        kind, _, sequence = key
+        weight = WEIGHT.get(kind, 1.0) * (0.5 if kind == "differs" and sequence != BASE else 1.0)
+        both, either = int((bad & other).sum()), int((bad | other).sum())
+        if not either and kind in ("misses", "leaks"):
+            weight *= 0.25  # that nothing was missed says little
+        total += weight * (1 - both / either if either else 0.0)
+        weights += weight
+    return total / weights if weights else 1.0
+
+
+def same(one: Signature, other: Signature) -> bool:
+    """Whether two faults leave the very same evidence."""
+    return one.keys() == other.keys() and all(np.array_equal(bad, other[key]) for key, bad in one.items())
