@@ -16,7 +16,7 @@ from torch import Tensor
 
 from kvcore.cache import LayerCache
 from kvcore.masks import Mask, Visible
-from kvcore.positions import rotate
+from kvcore.rotary import rotate
 
 
 class Entries(NamedTuple):

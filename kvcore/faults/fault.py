@@ -10,8 +10,8 @@ import numpy as np
 from kvcore.cache import KVCache, LayerCache
 from kvcore.crop import crop
 from kvcore.masks import Visible
-from kvcore.positions import rotate
 from kvcore.prefix import RIGHT_REUSE, ReuseRules
+from kvcore.rotary import rotate
 from kvcore.rules import Entries, Rules
 from kvcore.setting import Setting
 
@@ -34,7 +34,7 @@ class Fault:
     gives the wrong rules from a setting whose cache grows, anew for every decoder, since some faults
     remember; `needs` says in words what a setting lacks for the fault to be in force, or nothing;
     `crop` and `reuse` are how it goes back and reuses prefixes, right but for the faults that lie there;
-    `wrong_reference` marks a fault that the full path
+    `across_sequences` marks what one sequence leaves for the next; `wrong_reference` marks a fault that the full path
     of such a decoder has as well.
     """
 
@@ -51,6 +51,7 @@ class Fault:
     crop: Crop = crop
     reuse: ReuseRules = RIGHT_REUSE
     wrong_reference: bool = False
+    across_sequences: bool = False
 
     @property
     def title(self) -> str:
@@ -86,3 +87,26 @@ def or_everything(visible: np.ndarray) -> np.ndarray:
 def turn_keys(entries: LayerCache, by: np.ndarray) -> Entries:
     """The entries with their keys turned by so many more positions (entries,)."""
     return Entries(rotate(entries.key, by), entries.value, entries.position)
+
+
+def restricted(wrong: Pattern, right: Pattern, when: Callable[[np.ndarray], bool]) -> Pattern:
+    """The wrong rules in calls at positions for which `when` holds, the right ones in the others."""
+    return tuple(_restricted(one, other, when) for one, other in zip(wrong, right, strict=True))
+
+
+def _restricted(wrong: Rules, right: Rules, when: Callable[[np.ndarray], bool]) -> Rules:
+    in_force = [wrong]
+
+    def choose(name: str, decides: bool = False) -> Callable:
+        def choice(*arguments: object) -> object:
+            if decides:
+                in_force[0] = wrong if when(arguments[-1]) else right
+            return getattr(in_force[0], name)(*arguments)
+
+        return choice
+
+    # A layer asks for its rotary positions or appends before anything else of it is asked for.
+    first = ("input_position", "rotary_position", "append")
+    rest = ("visible", "keep", "mask_position", "rotate", "distance", "head_order", "read")
+    chosen = {name: choose(name, decides=True) for name in first} | {name: choose(name) for name in rest}
+    return Rules(**chosen)

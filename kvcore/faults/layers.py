@@ -20,8 +20,8 @@ def _one_store(setting: Setting) -> Pattern:
 
     def append_in(layer: int):
         def append(entries: LayerCache, key: Tensor, value: Tensor, position: np.ndarray) -> LayerCache:
-            if layer or cached(position):
-                entries = last.pop()
+            if last and (layer or cached(position)):
+                (entries,) = last
             last[:] = [entries.append(key, value, position)]
             return last[0]
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from kvcore.cache import LayerCache
@@ -81,6 +82,18 @@ def _query_only(setting: Setting) -> Pattern:
 
     first, *later = setting.rules
     return (first, *(replace(rules, **shifted()) for rules in later))
+
+
+def _written_after_the_first_layer(setting: Setting) -> Pattern:
+    """Layers after the first write as many slots too far as the call has tokens, and read the slots between."""
+
+    def append(entries: LayerCache, key: Tensor, value: Tensor, position: np.ndarray) -> LayerCache:
+        empty = torch.zeros_like(key)
+        before = np.minimum(position, position[0])  # seen by every row of this call and of later ones
+        return entries.append(empty, empty, before).append(key, value, position)
+
+    first, *later = setting.rules
+    return (first, *(replace(rules, append=append) for rules in later))
 
 
 FAULTS = (
@@ -161,6 +174,18 @@ FAULTS = (
         hidden_by="one layer; calls of equal length, under rotary positions",
         deviate=_after_the_first_layer,
         needs=two_layers,
+    ),
+    Fault(
+        "written_behind_the_first_layers_length",
+        "C13",
+        "The first layer moves a shared length; later layers write behind it, and the slots between are read as zeros.",
+        wrong="write at s + q from layer 1 on",
+        right="write at s",
+        reported=("fla-org/flash-linear-attention issue 477",),
+        hidden_by="one layer",
+        deviate=_written_after_the_first_layer,
+        needs=two_layers,
+        also=("C11",),
     ),
     Fault(
         "query_length_read_after_the_first_layer",

@@ -10,7 +10,7 @@ from torch import Tensor
 from kvcore.cache import LayerCache
 from kvcore.faults.fault import Fault, Pattern, cached, change, turn_keys
 from kvcore.faults.needs import a_window, alibi, all_of, rotary, sinks
-from kvcore.positions import ROTARY_BASE, rotate
+from kvcore.rotary import ROTARY_BASE, rotate
 from kvcore.rules import Entries, distance
 from kvcore.setting import Setting
 
@@ -116,6 +116,17 @@ FAULTS = (
         deviate=lambda setting: change(setting, rotate=_base_by_length),
         needs=rotary,
         wrong_reference=True,
+    ),
+    Fault(
+        "rotary_base_by_length_with_cache",
+        "C18",
+        f"Only the path with a cache lets the rotary base grow beyond {NTK_THRESHOLD} tokens.",
+        wrong="base(s + q) with a cache",
+        right="one base a sequence",
+        reported=("microsoft/onnxruntime-genai PR 1161",),
+        hidden_by=f"no more than {NTK_THRESHOLD} tokens",
+        deviate=lambda setting: change(setting, rotate=_base_by_length),
+        needs=rotary,
     ),
     Fault(
         "alibi_of_the_first_rows",

@@ -119,7 +119,7 @@ def _one_buffer(memory: list) -> dict[str, object]:
     """Every sequence and branch writes to the same slots."""
 
     def append(entries: LayerCache, key: Tensor, value: Tensor, position: np.ndarray) -> LayerCache:
-        if cached(position) and memory:
+        if cached(position) and memory and len(memory[0].key) == len(key):
             entries = memory[0].take(np.arange(min(len(entries), len(memory[0]))))
         memory[:] = [entries.append(key, value, position)]
         return memory[0]
@@ -137,6 +137,25 @@ def _not_reset(memory: list) -> dict[str, object]:
             entries = _stored(key_left, value_left, left.position - left.position[-1] - 1)
         memory[:] = [entries.append(key, value, position)]
         return memory[0]
+
+    return {"append": append}
+
+
+def _views_of_one_scratch(memory: list) -> dict[str, object]:
+    """Stored chunks are views of an array that the next call of as many tokens fills anew."""
+
+    def append(entries: LayerCache, key: Tensor, value: Tensor, position: np.ndarray) -> LayerCache:
+        if not cached(position):
+            memory.clear()
+        memory.append(position)
+        found = entries
+        for old in memory[:-1]:
+            if len(old) == len(position):
+                at = np.searchsorted(found.position, old)
+                keys, values = found.key.clone(), found.value.clone()
+                keys[:, :, at], values[:, :, at] = key, value
+                found = _stored(keys, values, found.position)
+        return found.append(key, value, position)
 
     return {"append": append}
 
@@ -176,7 +195,11 @@ def _in_time_order(entries: LayerCache) -> Entries:
 
 
 def _slots_as_time(rules: Rules) -> dict[str, object]:
-    return {"keep": KeepRing(max(1, rules.visible.window - 1)), "read": _in_time_order, "visible": _all_if_none(rules.visible)}
+    return {
+        "keep": KeepRing(max(1, rules.visible.window - 1)),
+        "read": _in_time_order,
+        "visible": _all_if_none(rules.visible),
+    }
 
 
 def _rolls_early(rules: Rules) -> dict[str, object]:
@@ -343,6 +366,16 @@ FAULTS = (
         also=("C11",),
     ),
     Fault(
+        "chunks_share_a_scratch",
+        "C17",
+        "Stored entries are views of a working array, which the next call of as many tokens overwrites.",
+        wrong="store a view",
+        right="store a copy",
+        reported=("mlx-lm issue 1384", "MemOS issue 2301"),
+        hidden_by="calls of all different lengths",
+        deviate=lambda setting: _remembering(_views_of_one_scratch, setting),
+    ),
+    Fault(
         "branches_share_a_buffer",
         "C17",
         "Two continuations of one prefix write to the same slots.",
@@ -351,6 +384,7 @@ FAULTS = (
         reported=("huggingface/transformers issue 37078", "mlx-lm issue 1776"),
         hidden_by="one sequence at a time",
         deviate=lambda setting: _remembering(_one_buffer, setting),
+        across_sequences=True,
     ),
     Fault(
         "cache_not_reset",
@@ -361,5 +395,6 @@ FAULTS = (
         reported=("huggingface/candle PR 2937", "awslabs/keys_values issue 45"),
         hidden_by="the first sequence",
         deviate=lambda setting: _remembering(_not_reset, setting),
+        across_sequences=True,
     ),
 )

@@ -14,53 +14,43 @@ MIN_LAYERS = 3
 MAX_LAYERS = 6
 
 _LISTS = ("layer_types", "layers_block_type", "no_rope_layers", "mlp_layer_types", "attention_layers")
-_INDEX_LISTS = ("mlp_only_layers", "full_attn_idxs")
+_INDEX_LISTS = ("mlp_only_layers", "full_attn_idxs", "attn_layer_indices")
+_OTHERS = {"moe_layers": None, "first_k_dense_replace": 1, "num_nextn_predict_layers": 0}
+"""Where a file has these. Without a list of its own Llama 4 places experts by their step."""
 
 
 def chosen_layers(raw: dict, text: PreTrainedConfig) -> dict:
     """The number of layers and every value that speaks of single layers, for the layers that are kept."""
     count_name = text.attribute_map.get("num_hidden_layers", "num_hidden_layers")
-    n_layers = whole(raw, count_name)
+    n_layers = whole({count_name: getattr(text, "num_hidden_layers", None)}, count_name)
     lists = {name: getattr(text, name) for name in _LISTS if _speaks_of_layers(text, name, n_layers)}
-    periods, kept = _short_periods(raw), None
-    if periods:
-        kept = list(range(min(n_layers, max(MIN_LAYERS, *periods.values()))))
-        lists = {}
-    elif raw.get("block_types"):
-        kept = list(range(min(n_layers, max(MIN_LAYERS, len(raw["block_types"])))))
+    periods = _short_periods(raw)
+    if periods or raw.get("block_types"):
+        period = periods.get("attn_layer_period") or len(raw["block_types"])
+        kept, lists = list(range(min(n_layers, max(MIN_LAYERS, period)))), {}
     else:
-        kept = kept_layers(list(zip(*lists.values(), strict=True)) or [()] * n_layers, raw.get("first_k_dense_replace"))
+        kept = kept_layers(list(zip(*lists.values(), strict=True)) or [()] * n_layers)
     new = {count_name: len(kept)} | periods
     new |= {name: [values[index] for index in kept] for name, values in lists.items() if name in raw}
     new |= {name: [i for i, old in enumerate(kept) if old in raw[name]] for name in _INDEX_LISTS if raw.get(name)}
     if raw.get("attention_types"):
         new["attention_types"] = [[[lists["attention_layers"][index] for index in kept], 1]]
-    if raw.get("attn_layer_indices"):
-        new["attn_layer_indices"] = [1]
-    if raw.get("moe_layers") is not None:
-        new["moe_layers"] = None  # from the step between them
-    if raw.get("first_k_dense_replace"):
-        new["first_k_dense_replace"] = 1
-    if raw.get("num_nextn_predict_layers"):
-        new["num_nextn_predict_layers"] = 0
-    return new
+    return new | {name: value for name, value in _OTHERS.items() if raw.get(name)}
 
 
-def kept_layers(kinds: Sequence, first_apart: int | None = None) -> list[int]:
-    """Indices of the layers to keep, in order: one period, or the first two of each run until every kind was seen.
+def kept_layers(kinds: Sequence) -> list[int]:
+    """Indices of the layers to keep, in order: one period, or the first few with at most two of a kind in a row.
 
-    `kept_layers("LLGLLG")` is [0, 1, 2]; `kept_layers("LLLLLLGLLLLL")` is [0, 1, 6].
+    `kept_layers("LLGLLG")` is [0, 1, 2]; `kept_layers("LLLLLLLGLLLLLLLG")` is [0, 1, 7, 8, 9, 15].
     """
     n_layers = len(kinds)
-    for period in range(1, min(MAX_LAYERS, n_layers) + 1):
+    for period in range(1, min(MAX_LAYERS, n_layers - 1) + 1):
         if all(kinds[i] == kinds[i + period] for i in range(n_layers - period)):
-            repeats = max(1, -(-MIN_LAYERS // period))
-            return list(range(min(n_layers, period * repeats, MAX_LAYERS)))
-    kept = [i for i in range(n_layers) if i < 1 or kinds[i] != kinds[i - 1] or (i < 2 or kinds[i] != kinds[i - 2])]
-    last_first = max(kinds.index(kind) for kind in set(kinds))
-    enough = [i for i in kept if i <= last_first]
-    return kept[: max(MIN_LAYERS, min(len(enough), MAX_LAYERS))]
-    
+            return list(range(min(n_layers, period * -(-MIN_LAYERS // period))))
+    first_seen = [kinds.index(kind) for kind in dict.fromkeys(kinds)]
+    short_runs = [i for i in range(n_layers) if i < 2 or not kinds[i] == kinds[i - 1] == kinds[i - 2]]
+    return sorted({*short_runs[:MAX_LAYERS], *first_seen})
+
 
 def _speaks_of_layers(text: PreTrainedConfig, name: str, n_layers: int) -> bool:
     values = getattr(text, name, None)

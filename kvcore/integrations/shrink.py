@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 VOCAB_SIZE = 64
 WINDOW = 4
@@ -10,13 +11,23 @@ MAX_POSITIONS = 512
 MAX_RATIO = 128
 """Query heads a KV head; published models reach 71."""
 
+LARGEST = {
+    **dict.fromkeys(("num_hidden_layers", "n_layer", "n_layers", "num_layers"), 1000),
+    **dict.fromkeys(("num_attention_heads", "num_key_value_heads", "n_head", "n_heads", "num_heads"), 100_000),
+    **dict.fromkeys(("hidden_size", "n_embd", "d_model", "head_dim"), 1_000_000),
+    **dict.fromkeys(("expand", "mamba_expand"), 16),
+}
+"""The largest value that is believed; each is a whole number from 1 on."""
+
 _SPECIAL_TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 _WINDOWS = ("sliding_window", "attention_window_size", "window_size", "attention_chunk_size", "floor_scale")
 _SCAN_CHUNKS = ("chunk_size", "mamba_chunk_size")
 _GROUPS = ("n_groups", "mamba_n_groups", "mamba_ngroups")
 _POSITIONS = ("max_position_embeddings", "n_positions", "max_seq_len", "model_max_length")
 _FEED_FORWARD = ("intermediate_size", "intermediate_size_mlp", "n_inner", "ffn_dim", "ffn_hidden_size")
-_EXPERT_WIDTHS = ("moe_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size")
+_EXPERT_WIDTHS = ("moe_intermediate_size", "shared_expert_intermediate_size", "shared_intermediate_size",
+                  "moe_shared_expert_intermediate_size")  # fmt: skip
+_STATE_WIDTHS = ("state_size", "ssm_state_size", "mamba_d_state", "mamba_d_head", "mamba_head_dim", "linear_head_dim")
 _EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts")
 _EXPERTS_A_TOKEN = ("num_experts_per_tok", "num_experts_per_token", "moe_k")
 
@@ -44,6 +55,9 @@ def sizes(raw: dict, names: dict[str, str]) -> dict:
     if raw.get("kv_lora_rank") is not None:  # latent attention has widths of its own
         new |= {hidden_name: 8 * few, "kv_lora_rank": 16, "qk_rope_head_dim": 4, "qk_nope_head_dim": 8, "v_head_dim": 8}
         new |= {"q_lora_rank": 24} if raw.get("q_lora_rank") is not None else {}
+    if raw.get("attention_head_dim"):  # attention over a width that is twice the hidden one
+        new |= {"attention_head_dim": 2 * width // few}
+        new |= {"attention_hidden_size": 2 * width} if "attention_hidden_size" in raw else {}
     return new | _scaled_by_head(raw, narrow / wide) | _inner_widths(raw, new[hidden_name])
 
 
@@ -60,10 +74,18 @@ def counts(raw: dict) -> dict:
     new |= {name: min(raw[name], 4) for name in _EXPERTS if raw.get(name) is not None}
     new |= {name: min(raw[name], 2) for name in _EXPERTS_A_TOKEN if raw.get(name) is not None}
     groups = next((name for name in ("n_group", "num_expert_group") if (raw.get(name) or 1) > 1), None)
+    new |= {"is_decoder": True} if "is_decoder" in raw else {}
     return new | ({groups: 2, "topk_group": 1} if groups else {})
 
 
-def whole(raw: dict, name: str) -> int:
+def refuse_absurd(given: Mapping) -> None:
+    """ValueError for a size that no model has, before the library makes anything of it."""
+    for name, largest in LARGEST.items():
+        if given.get(name) is not None and whole(given, name) > largest:
+            raise ValueError(f"{name} is {given[name]}; at most {largest} is allowed")
+
+
+def whole(raw: Mapping, name: str) -> int:
     """The value under `name`, a whole number from 1 on; ValueError for any other."""
     value = raw.get(name)
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
@@ -127,14 +149,18 @@ def _inner_widths(raw: dict, hidden: int) -> dict:
     new = {name: 2 * hidden for name in _FEED_FORWARD if raw.get(name) is not None}
     new |= {name: min(hidden, 32) for name in _EXPERT_WIDTHS if raw.get(name) is not None}
     new |= {name: hidden for name in ("word_embed_proj_dim", "lru_width") if raw.get(name) is not None}
-    new |= {name: 8 for name in ("state_size", "mamba_d_state", "mamba_d_head") if name in raw}
+    new |= {name: 8 for name in _STATE_WIDTHS if name in raw}
     new |= {name: max(2, math.ceil(hidden / 16)) for name in ("time_step_rank", "mamba_dt_rank") if name in raw}
     if "state_size" in raw and "num_heads" in raw:
         new |= {"num_heads": inner // 8, "head_dim": 8}
     if "mamba_n_heads" in raw:
         new |= {"mamba_n_heads": inner // 8} | ({"mamba_d_ssm": inner} if raw.get("mamba_d_ssm") else {})
+    if "mamba_num_heads" in raw:
+        new |= {"mamba_num_heads": inner // 8}
     if "n_mamba_heads" in raw:
         new |= {"n_mamba_heads": min(raw["n_mamba_heads"], 4)}
+    if "linear_num_heads" in raw:
+        new |= {"linear_num_heads": 4}
     if "linear_num_key_heads" in raw:
         ratio = raw["linear_num_value_heads"] // raw["linear_num_key_heads"]
         new |= {"linear_num_key_heads": 2, "linear_num_value_heads": 2 * ratio}

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kvcore.integrations.layer_choice import chosen_layers
-from kvcore.integrations.shrink import counts, sizes
+from kvcore.integrations.shrink import counts, refuse_absurd, sizes
 from kvcore.integrations.transformers import library, sentence
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 STANDARD_DEVIATION = 0.2
 """The default initialisation hides real faults: one state-space hybrid is off by 1e-5 with it and by 5 without."""
+MEANS = {"recurrent_param": -4.0}
+"""Where zero would leave nothing to remember: the decay of a gated linear recurrence is then about 0.93 a token."""
 ATTENTION = ("eager", "sdpa")
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -37,14 +39,13 @@ def small_config(config: Mapping) -> PreTrainedConfig:
     if text.is_encoder_decoder:
         raise ValueError(f"model_type {text.model_type!r} is an encoder and a decoder; give a decoder-only model")
     try:
-        return type(text)(**(raw | sizes(raw, text.attribute_map) | counts(raw) | chosen_layers(raw, text)))
+        shrunk = sizes(raw, text.attribute_map) | counts(raw) | chosen_layers(raw, text)
+        return type(text)(**(raw | shrunk))
     except Exception as error:
         raise ValueError(f"no small {text.model_type!r} can be made of this config: {sentence(error)}") from error
 
 
-def small_model(
-    config: Mapping, attention: str = "eager", seed: int = 0, dtype: str = "float32"
-) -> PreTrainedModel:
+def small_model(config: Mapping, attention: str = "eager", seed: int = 0, dtype: str = "float32") -> PreTrainedModel:
     """A model of `small_config(config)` whose weights are drawn from `seed`, in evaluation mode, on the CPU.
 
     Every weight but the norms' is normal with standard deviation 0.2. Raises ValueError as `small_config` does, and
@@ -60,9 +61,10 @@ def small_model(
     # Grouped matrix products of experts refuse float64.
     experts = {"experts_implementation": "eager"} if dtype == "float64" else {}
     try:
-        model = transformers.AutoModelForCausalLM.from_config(
-            small, attn_implementation=attention, dtype=dtype, **experts
-        )
+        with library("torch").random.fork_rng(devices=[]):  # the library's own start is drawn over
+            model = transformers.AutoModelForCausalLM.from_config(
+                small, attn_implementation=attention, dtype=dtype, **experts
+            )
     except Exception as error:
         raise ValueError(f"no {small.model_type!r} with {attention} attention: {sentence(error)}") from error
     _draw_weights(model, seed)
@@ -71,21 +73,18 @@ def small_model(
 
 def _draw_weights(model: PreTrainedModel, seed: int) -> None:
     """Drawn in float64 and in the order of names, so that a dtype changes rounding only."""
-    import torch
-
+    torch = library("torch")
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
-            if _keeps_its_start(name):
+            if _is_norm(name):
                 continue
             drawn = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
-            parameter.copy_(STANDARD_DEVIATION * drawn)
+            parameter.copy_(MEANS.get(name.split(".")[-1], 0.0) + STANDARD_DEVIATION * drawn)
 
 
-def _keeps_its_start(name: str) -> bool:
-    """Norm weights, and the decay of a gated linear recurrence, whose scale is its memory."""
-    parts = name.lower().split(".")
-    return any("norm" in part or part.startswith("ln_") for part in parts) or parts[-1] == "recurrent_param"
+def _is_norm(name: str) -> bool:
+    return any("norm" in part or part.startswith("ln_") for part in name.lower().split("."))
 
 
 def _language_model_config(config: Mapping) -> PreTrainedConfig:
@@ -101,6 +100,9 @@ def _language_model_config(config: Mapping) -> PreTrainedConfig:
             f"{transformers.__version__} knows, such as llama, gpt2 or mamba"
         )
     given = {name: value for name, value in config.items() if name not in _IGNORED and name != "model_type"}
+    nested = given.get("text_config")
+    for part in (given, nested if isinstance(nested, Mapping) else {}):
+        refuse_absurd(part)
     try:
         text = known[model_type](**given).get_text_config(decoder=True)
     except Exception as error:
@@ -114,5 +116,7 @@ def _settable(text: PreTrainedConfig) -> set[str]:
     """Names that may be given: what a class works out from others would go stale."""
     if not dataclasses.is_dataclass(text):
         return set(text.to_dict()) - _IGNORED - {"model_type"}
-    fields = {field.name for field in dataclasses.fields(text)}
-    return (fields | set(text.attribute_map.values())) - _IGNORED - {"model_type"}
+    fields = {field.name for field in dataclasses.fields(text)} | set(text.attribute_map.values())
+    if getattr(text, "kv_lora_rank", None) is None:
+        fields |= {"head_dim"}  # some take it without declaring it; latent attention works it out
+    return fields - _IGNORED - {"model_type"}

@@ -10,6 +10,7 @@ import numpy as np
 
 from kvcore.compare import difference_by_position
 from kvcore.verification import plan
+from kvcore.verification.character import Character, character
 from kvcore.verification.checks import Check, compared, judged, not_tested
 from kvcore.verification.evidence import Battery, Found, Signature
 from kvcore.verification.hooks import Hooks
@@ -34,9 +35,11 @@ class Trial:
     found: Found = field(default_factory=Found)
     checks: list[Check] = field(default_factory=list)
     signature: Signature = field(default_factory=dict)
+    responses: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     sequences: dict[str, tuple[int, ...]] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
+    character: Character | None = None
 
     @property
     def battery(self) -> Battery:
@@ -45,7 +48,7 @@ class Trial:
         for split, sequence in self.found.rows:
             by_split.setdefault(split, []).append(sequence)
         runs = tuple((split, tuple(names)) for split, names in by_split.items())
-        edited = {edit.name: edit.position for edit in self.edits}
+        edited = {name: edit.position for edit in self.edits for name in (edit.name, f"{edit.name}, short")}
         return Battery(self.sequences, self.splits, runs, edited)
 
     def run(self, split: str, sequence: str) -> Run | None:
@@ -81,11 +84,15 @@ def prepare(subject: Subject, hooks: Hooks, rtol: float | None, atol: float | No
     base = subject.full(tokens)
     if not np.isfinite(base).all():
         row = int(np.flatnonzero(~np.isfinite(base).all(axis=-1))[0])
-        raise ValueError(f"full gave a value that is not finite at position {row}; it is the reference and must be finite")
+        raise ValueError(
+            f"full gave a value that is not finite at position {row}; it is the reference and must be finite"
+        )
     floor_by_position = prefix_floor(subject, base)
     alternatives = hooks.ids_for_edits(tokens)
     edits = plan.edits(tokens, alternatives, plan.edit_positions(length))
-    moved = [difference_by_position(rows, base) for edit in edits if (rows := subject.try_full(edit.token_ids)) is not None]
+    moved = [
+        difference_by_position(rows, base) for edit in edits if (rows := subject.try_full(edit.token_ids)) is not None
+    ]
     edits = [edit for edit in edits if subject.try_full(edit.token_ids) is not None]
     later = [float(gap[edit.position + 1 :].max()) for edit, gap in zip(edits, moved, strict=True)]
     influence = max(later, default=0.0)
@@ -93,7 +100,9 @@ def prepare(subject: Subject, hooks: Hooks, rtol: float | None, atol: float | No
     trial = Trial(subject, hooks, length, plan.splits(length, hooks.max_chunk, hooks.splits), edits, tolerance)
     trial.sequences = {BASE: tokens, CONSTANT: (tokens[0],) * length} | {edit.name: edit.token_ids for edit in edits}
     trial.found.reference[BASE] = base
-    trial.extra = {"influence": influence, "moved": moved, "floor": floor_by_position}
+    positions = [edit.position for edit in edits]
+    trial.extra = {"moved": list(zip(positions, moved, strict=True)), "floor": floor_by_position}
+    trial.character = character(subject, tokens, trial.extra["moved"], alternatives, tolerance)
     return trial
 
 
@@ -114,11 +123,13 @@ def check_full(trial: Trial) -> None:
     trial.checks.append(check)
     trial.signature["prefix", "", BASE] = floor > tolerance.rounding
     if not trial.edits:
-        trial.checks.append(not_tested("full: later tokens edited", "no other id may be used; give vocab_size or alternatives"))
+        trial.checks.append(
+            not_tested("full: later tokens edited", "no other id may be used; give vocab_size or alternatives")
+        )
         return
     ahead = np.zeros(trial.length)
-    for edit, gap in zip(trial.edits, trial.extra["moved"], strict=True):
-        ahead[: edit.position] = np.maximum(ahead[: edit.position], gap[: edit.position])
+    for position, gap in trial.extra["moved"]:
+        ahead[:position] = np.maximum(ahead[:position], gap[:position])
     trial.signature["ahead", "", BASE] = ahead > tolerance.rounding
     trial.checks.append(
         judged("full: later tokens edited", BASE, ahead, tolerance, note="what edits move in rows before them")
@@ -173,9 +184,26 @@ def check_influence(trial: Trial) -> None:
             trial.compare(f"{split}, {edit.name}", split, edit.name)
 
 
+def follow_responses(trial: Trial) -> None:
+    """Edits of the prompt and of the next tokens, followed into the first rows behind it; evidence only."""
+    splits = plan.responses(trial.length, trial.hooks.max_chunk)
+    if not splits or not trial.edits:
+        return
+    stop = sum(next(iter(splits.values())))
+    wanted = [edit for edit in trial.edits if edit.position in plan.answered(trial.length)]
+    tokens = {plan.SHORT: trial.sequences[BASE]} | {f"{edit.name}, short": edit.token_ids for edit in wanted}
+    trial.splits |= splits
+    for name, sequence in tokens.items():
+        trial.sequences[name] = sequence[:stop]
+        trial.found.reference[name] = trial.subject.full(sequence)[:stop]
+        for split in splits:
+            if split not in trial.failures:
+                trial.run(split, name)
+
+
 def check_constant(trial: Trial) -> None:
     """One token over and over: under rotary positions only slot and value faults are left."""
-    for split in trial.splits:
+    for split in plan.splits(trial.length, trial.hooks.max_chunk):
         if not (split == ONES and trial.length > MANY):
             trial.run(split, CONSTANT)
             trial.compare(f"{split}, one token", split, CONSTANT)
@@ -268,7 +296,18 @@ def _changed_in_place(trial: Trial, cache: Any, half: int) -> None:
         bad = np.zeros(trial.length, dtype=bool)
         bad[half:] = changed
         trial.signature["branch", "old cache", BASE] = bad
-        trial.checks.append(Check("old cache used again", BASE, verdict, gap, half if changed else None, int(bad.sum()), trial.length - half, note))
+        trial.checks.append(
+            Check(
+                "old cache used again",
+                BASE,
+                verdict,
+                gap,
+                half if changed else None,
+                int(bad.sum()),
+                trial.length - half,
+                note,
+            )
+        )
     elif changed:
         note = "step changes the cache it is given; that is a choice, not a fault"
         trial.checks.append(Check("old cache used again", BASE, "note", note=note))
@@ -287,14 +326,13 @@ def check_last_run(trial: Trial) -> None:
         trial.signature["repeat", "", BASE] = trial.signature.get(("repeat", "", BASE), bad) | bad
 
 
-def run_battery(
-    subject: Subject, hooks: Hooks, rtol: float | None = None, atol: float | None = None
-) -> Trial:
+def run_battery(subject: Subject, hooks: Hooks, rtol: float | None = None, atol: float | None = None) -> Trial:
     """Everything that can be tested with what the caller has given."""
     trial = prepare(subject, hooks, rtol, atol)
     check_full(trial)
     check_splits(trial)
     check_influence(trial)
+    follow_responses(trial)
     check_constant(trial)
     check_longer(trial)
     check_branches(trial)
@@ -303,28 +341,8 @@ def run_battery(
     hooked.check_all(trial)
     check_last_run(trial)
     trial.signature |= trial.found.signature(trial.battery, trial.tolerance.rounding)
+    trial.responses = trial.found.responses(trial.battery, trial.tolerance.rounding)
     return trial
-
-
-def reach(trial: Trial) -> int | None:
-    """How far behind itself an edited token still moves rows in full; None where it reaches the end of the sequence."""
-    furthest = 0
-    for edit, gap in zip(trial.edits, trial.extra["moved"], strict=True):
-        moved = np.flatnonzero(gap > trial.tolerance.equal)
-        if moved.size:
-            furthest = max(furthest, int(moved[-1]) - edit.position)
-            if moved[-1] == trial.length - 1 and edit.position == 0:
-                return None
-    return furthest if trial.edits else None
-
-
-def positions_added(trial: Trial) -> bool:
-    """Whether a constant sequence has different rows at different positions: positions are added, not relative."""
-    rows = trial.subject.try_full((trial.sequences[BASE][0],) * trial.length)
-    if rows is None:
-        return True
-    gap = difference_by_position(rows, np.broadcast_to(rows[:1], rows.shape))
-    return bool(gap.max() > max(trial.tolerance.rounding, 1e-6 * trial.tolerance.scale))
 
 
 def one_of(ids: Sequence[int]) -> dict[int, int]:

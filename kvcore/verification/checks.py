@@ -32,7 +32,13 @@ class Check:
 
 
 def compared(
-    name: str, tokens: str, rows: np.ndarray, reference: np.ndarray, tolerance: Tolerance, first: int = 0, note: str = ""
+    name: str,
+    tokens: str,
+    rows: np.ndarray,
+    reference: np.ndarray,
+    tolerance: Tolerance,
+    first: int = 0,
+    note: str = "",
 ) -> Check:
     """Rows of one run against the reference rows, position by position; `first` is the position of the first row."""
     return judged(name, tokens, difference_by_position(rows, reference), tolerance, first, note)

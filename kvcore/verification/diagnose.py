@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -13,12 +13,18 @@ from kvcore.setting import Setting
 from kvcore.verification import battery as running
 from kvcore.verification.battery import Trial
 from kvcore.verification.evidence import Battery, Signature
-from kvcore.verification.match import distance
-from kvcore.verification.plan import BASE, ONES, PREFILL, UNEQUAL
-from kvcore.verification.simulate import Simulation
+from kvcore.verification.match import distance, response_distance
+from kvcore.verification.plan import BASE, CHUNKS_LAST, EQUAL, HALVES, LONGER, ONE_CALL, ONES, PREFILL, UNEQUAL
+from kvcore.verification.simulate import BEYOND, Calls, Simulation, chunks, every_call, single_tokens
 
-FINALISTS = 14
+FINALISTS, LEAST_FINALISTS, MOST_FINALISTS, NEAR = 12, 6, 24, 0.3
 """Faults that are run under the whole battery; the others were less like the evidence in its cheapest part."""
+
+HYBRID = 0.05
+"""What it costs an explanation to suppose windows that the full forward does not show."""
+
+RESPONSE_WEIGHT = 0.3
+"""What the sizes of responses count beside the positions at which something is wrong."""
 
 APART = 0.02
 """Distances that differ by less are not told apart."""
@@ -39,29 +45,26 @@ class Suspect:
 class Candidate:
     fault: Fault
     setting: Setting
+    calls: Calls
     signature: Signature
     distance: float
 
 
 def settings(trial: Trial) -> Iterator[tuple[Setting, bool]]:
     """Settings of the engine that are like the caller's model, and whether only faults of windows are tried in them."""
-    added = running.positions_added(trial)
-    reach = running.reach(trial)
-    declared = trial.hooks.window
-    schemes = ("sinusoidal",) if added else ("rotary", "alibi")
-    for scheme in schemes:
-        if reach is not None and reach < trial.length - 1:
-            for n_layers, window in _stacks(trial, reach):
-                yield _setting(scheme, n_layers, (window,)), False
-        else:
-            yield _setting(scheme, 2, (None,)), False
-            for window in [declared] if declared else _windows(trial):
-                yield _setting(scheme, 2, (window, None)), True
+    like, declared = trial.character, trial.hooks.window
+    if like.reach is not None:
+        for n_layers, window in _stacks(trial, like.reach):
+            yield _setting(like.scheme, n_layers, (window,), like.n_sinks), False
+        return
+    yield _setting(like.scheme, 2, (None,)), False
+    for window in [declared] if declared else _windows(trial):
+        yield _setting(like.scheme, 2, (window, None)), True
 
 
-def _setting(scheme: str, n_layers: int, windows: tuple[int | None, ...]) -> Setting:
+def _setting(scheme: str, n_layers: int, windows: tuple[int | None, ...], n_sinks: int = 0) -> Setting:
     decoder = DecoderConfig(n_layers=n_layers, n_heads=4, n_kv_heads=2, d_model=16, positions=scheme)
-    return Setting(decoder, windows)
+    return Setting(decoder, windows, n_sinks)
 
 
 def _stacks(trial: Trial, reach: int) -> list[tuple[int, int]]:
@@ -70,8 +73,9 @@ def _stacks(trial: Trial, reach: int) -> list[tuple[int, int]]:
         return [(2, 1)]
     declared = trial.hooks.window
     found = [(n, reach // n + 1) for n in (2, 3, 1, 4) if reach % n == 0 and (declared in (None, reach // n + 1))]
-    first = _first_bad(trial, ONES)
-    found.sort(key=lambda pair: min((abs(pair[1] - bad) for bad in first), default=0) if first else 0)
+    first = _first_bad(trial, ONES) or _first_bad(trial, PREFILL)
+    if first and first[0] > 1:
+        found.sort(key=lambda pair: abs(pair[1] - first[0]))
     return found[:2] or [(1, reach + 1)]
 
 
@@ -86,6 +90,20 @@ def _windows(trial: Trial) -> list[int]:
     return firsts[:1]
 
 
+def calls_at_fault(trial: Trial) -> Calls:
+    """Only single tokens, only chunks, or every call, by which splits differ at all."""
+
+    def bad(*splits: str) -> bool:
+        return any(trial.signature.get(("differs", split, BASE), np.zeros(1, dtype=bool)).any() for split in splits)
+
+    if bad(ONE_CALL):
+        return every_call
+    in_ones, in_chunks = bad(ONES, PREFILL), bad(HALVES, EQUAL, UNEQUAL)
+    if in_ones and not in_chunks:
+        return single_tokens
+    return chunks if in_chunks and not in_ones else every_call
+
+
 def vocabulary(trial: Trial) -> Battery:
     """The battery with the caller's ids numbered from 0, for a decoder with a vocabulary of its own."""
     made = trial.battery
@@ -96,36 +114,51 @@ def vocabulary(trial: Trial) -> Battery:
 
 def diagnose(trial: Trial) -> list[Suspect]:
     """Suspects of different classes, the likeliest first; empty where nothing differs."""
-    made = vocabulary(trial)
+    made, when = vocabulary(trial), calls_at_fault(trial)
     runs = dict(made.runs)
-    cheap = [(split, (BASE,)) for split in (UNEQUAL, PREFILL) if split in runs] or [(s, (BASE,)) for s in list(runs)[:2]]
-    first: list[Candidate] = []
-    for setting, windows_only in settings(trial):
-        for fault in FAULTS.values():
-            if fault.needs(setting) or (windows_only and not fault.needs(_without_windows(setting))):
-                continue
-            if setting.decoder.positions == "alibi" and not fault.needs(_as_rotary(setting)):
-                continue  # tried under rotary positions already
-            simulation = Simulation(fault, setting)
-            signature = simulation.signature(made, cheap)
-            first.append(Candidate(fault, setting, signature, distance(trial.signature, signature)))
+    cheap = [(split, (BASE,)) for split in (CHUNKS_LAST, UNEQUAL) if split in runs] or [(s, (BASE,)) for s in list(runs)[:2]]
+    if any(bad.any() for (kind, _, sequence), bad in trial.signature.items() if kind == "differs" and sequence == BASE):
+        made = _without(made, LONGER)
+    first = [
+        _candidate(trial, made, cheap, fault, setting, when)
+        for setting, windows_only in settings(trial)
+        for fault in FAULTS.values()
+        if not fault.needs(setting) and not (windows_only and not fault.needs(_without_windows(setting)))
+    ]
     first.sort(key=lambda candidate: candidate.distance)
-    finalists = []
-    for candidate in first[:FINALISTS]:
-        signature = Simulation(candidate.fault, candidate.setting).signature(made, made.runs)
-        finalists.append(
-            Candidate(candidate.fault, candidate.setting, signature, distance(trial.signature, signature))
-        )
+    finalists = [
+        _candidate(trial, made, made.runs, one.fault, one.setting, one.calls) for one in _best(first)
+    ]
     finalists.sort(key=lambda candidate: candidate.distance)
     return list(_ranked(finalists))
 
 
+def _best(candidates: list[Candidate]) -> list[Candidate]:
+    """The first ones, and all that are no less alike than the last of them."""
+    limit = candidates[min(FINALISTS, len(candidates)) - 1].distance + 1e-9
+    near = min(limit, candidates[0].distance + NEAR)
+    return [c for c in candidates if c.distance <= near or c in candidates[:LEAST_FINALISTS]][:MOST_FINALISTS]
+
+
+def _candidate(trial: Trial, made: Battery, runs, fault: Fault, setting: Setting, calls: Calls) -> Candidate:
+    found = Simulation(fault, setting, calls).found(made, runs)
+    signature = found.signature(made, BEYOND)
+    apart = distance(trial.signature, signature)
+    responses = found.responses(made, BEYOND)
+    if responses:
+        apart += RESPONSE_WEIGHT * response_distance(trial.responses, responses)
+    if len(set(setting.windows)) > 1:
+        apart += HYBRID
+    return Candidate(fault, setting, calls, signature, apart)
+
+
+def _without(made: Battery, left_out: str) -> Battery:
+    runs = tuple((split, tuple(n for n in names if n != left_out)) for split, names in made.runs)
+    return replace(made, runs=tuple((split, names) for split, names in runs if names))
+
+
 def _without_windows(setting: Setting) -> Setting:
     return Setting(setting.decoder, (None,))
-
-
-def _as_rotary(setting: Setting) -> Setting:
-    return _setting("rotary", setting.decoder.n_layers, setting.windows)
 
 
 def _ranked(finalists: list[Candidate]) -> Iterator[Suspect]:

@@ -8,11 +8,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from kvcore.compare import difference_by_position
-from kvcore.verification.plan import BASE, Sizes
+from kvcore.verification.plan import BASE, RESPONSE_CHUNK, RESPONSE_ONES, SHORT, Sizes
 
 Signature = dict[tuple[str, str, str], np.ndarray]
 """(kind, split, sequence) -> booleans by position: "differs", or which rows an edit should move and "misses" or
 moves and "leaks"; further kinds are "repeat", "branch", "crop", "reuse" and "prefix"."""
+
+
+RESPONSES = (RESPONSE_ONES, RESPONSE_CHUNK)
+"""Splits of which only responses are kept as evidence."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class Found:
         """Where runs differ by more than `beyond`, and where edits move other rows than they do in full."""
         found: Signature = {}
         for (split, sequence), rows in self.rows.items():
+            if split in RESPONSES:
+                continue
             bad = self.difference(split, sequence) > beyond
             if sequence not in battery.edited:
                 found["differs", split, sequence] = bad
@@ -55,4 +61,27 @@ class Found:
             does = difference_by_position(rows, base) > beyond
             found["misses", split, sequence] = should & ~does
             found["leaks", split, sequence] = does & ~should
+        return found
+
+    def responses(self, battery: Battery, beyond: float) -> dict[tuple[str, int], np.ndarray]:
+        """How much more an edit moves the new rows than it does in full, as a logarithm to base e, within ±4.
+
+        (split, row) -> one number an edit that should move the row, with the edits of the prompt first and
+        the row's own token last.
+        """
+        found: dict[tuple[str, int], np.ndarray] = {}
+        for split in RESPONSES:
+            names = [name for name in battery.edited if (split, name) in self.rows]
+            if not names or (split, SHORT) not in self.rows:
+                continue
+            start = battery.splits[split][0]
+            base, full_base = self.rows[split, SHORT], self.reference[SHORT]
+            does = np.array([difference_by_position(self.rows[split, name], base) for name in names])
+            should = np.array([difference_by_position(self.reference[name], full_base) for name in names])
+            with np.errstate(divide="ignore", invalid="ignore"):
+                ratio = np.log((does + beyond) / (should + beyond))
+            ratio = np.clip(np.nan_to_num(ratio, posinf=4.0), -4, 4)
+            for row in range(start, base.shape[0]):
+                in_play = [k for k, name in enumerate(names) if battery.edited[name] <= row and should[k, row] > beyond]
+                found[split, row] = ratio[in_play, row]
         return found

@@ -165,7 +165,9 @@ def check_contents(trial: Trial) -> None:
     for split, layers in held.items():
         for index, (key, value, position) in enumerate(layers):
             note = _odd(key, value, position, trial.length)
-            trial.checks.append(Check(f"contents of layer {index}, {split}", BASE, "note" if note else "equal", note=note))
+            trial.checks.append(
+                Check(f"contents of layer {index}, {split}", BASE, "note" if note else "equal", note=note)
+            )
             trial.signature["contents", f"{index} {split}", BASE] = np.array([bool(note)])
     trial.extra["contents"] = held
 

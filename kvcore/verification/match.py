@@ -11,6 +11,9 @@ WEIGHT = {"differs": 1.0, "misses": 0.5, "leaks": 0.5, "repeat": 4.0, "branch": 
 """What a kind of evidence counts; runs of other sequences than the caller's own count half."""
 
 
+Responses = dict[tuple[str, int], np.ndarray]
+
+
 def distance(found: Signature, expected: Signature) -> float:
     """0 where the same positions are marked in everything that both have, 1 where none agree."""
     total, weights = 0.0, 0.0
@@ -31,3 +34,25 @@ def distance(found: Signature, expected: Signature) -> float:
 def same(one: Signature, other: Signature) -> bool:
     """Whether two faults leave the very same evidence."""
     return one.keys() == other.keys() and all(np.array_equal(bad, other[key]) for key, bad in one.items())
+
+
+def response_distance(found: Responses, expected: Responses) -> float:
+    """0 where edits move new rows by as much more or less on the average, with as much scatter; 1 where not at all.
+
+    Only what survives other weights is compared: over the edits of the prompt the mean and the spread of
+    the logarithms, the first token apart, and the row's own token.
+    """
+    total, count = 0.0, 0
+    for key, ratios in found.items():
+        other = expected.get(key)
+        if other is None or len(other) != len(ratios) or len(ratios) < 3:
+            continue
+        for one, two in zip(_features(ratios), _features(other), strict=True):
+            total += min(1.0, abs(one - two))
+            count += 1
+    return total / count if count else 0.0
+
+
+def _features(ratios: np.ndarray) -> tuple[float, float, float, float]:
+    first, middle, own = ratios[0], ratios[1:-1], ratios[-1]
+    return float(first), float(middle.mean()), float(middle.std()), float(own)

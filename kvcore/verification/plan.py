@@ -18,6 +18,9 @@ CHUNKS_LAST = "ones, then chunks"
 
 BASE = "your tokens"
 CONSTANT = "one token repeated"
+SHORT = "your first tokens"
+RESPONSE_ONES = "prefill, then three ones"
+RESPONSE_CHUNK = "prefill, then a chunk"
 LONGER = "your tokens repeated"
 
 LONG_ENOUGH = 20
@@ -67,6 +70,15 @@ def splits(length: int, max_chunk: int | None, more: Sequence[Sequence[int]] = (
     return kept
 
 
+def responses(length: int, max_chunk: int | None) -> dict[str, Sizes]:
+    """Short splits in which many edits are followed: half the tokens, and then three more."""
+    half = (length + 1) // 2
+    if length - half < 3:
+        return {}
+    found = {RESPONSE_ONES: (half, 1, 1, 1), RESPONSE_CHUNK: (half, 3)}
+    return {name: limited(sizes, max_chunk) for name, sizes in found.items()}
+
+
 @dataclass(frozen=True)
 class Edit:
     """The base sequence with the token at `position` replaced."""
@@ -104,6 +116,13 @@ def probed(length: int) -> list[int]:
     early, late = min(2, length - 2), max(0, length - 2)
     middle = min(length - 2, (length + 1) // 2 + 1)
     return sorted({early, middle, late})
+
+
+def answered(length: int) -> list[int]:
+    """Positions whose edits are followed in the short splits: the first ones of the prompt, its last, the new ones."""
+    half = (length + 1) // 2
+    early = list(range(0, half - 1, max(1, half // 5)))
+    return sorted({*early, half - 1, half, half + 1})
 
 
 def repeated(token_ids: Sequence[int], length: int) -> tuple[int, ...]:

@@ -2,42 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from kvcore.faults import Fault
+from kvcore.faults.fault import Pattern, restricted
 from kvcore.model import LabDecoder
 from kvcore.setting import Setting
-from kvcore.verification.evidence import Battery, Found, Signature
+from kvcore.verification.evidence import Battery, Found
 
 BEYOND = 1e-9
 """The engine's rows, float64, differ by 1e-15 where they are right and by far more where they are not."""
 
 
+Calls = Callable[[np.ndarray], bool]
+
+
+def every_call(position: np.ndarray) -> bool:
+    return True
+
+
+def single_tokens(position: np.ndarray) -> bool:
+    """Cached calls of one token."""
+    return len(position) == 1 and bool(position[0] > 0)
+
+
+def chunks(position: np.ndarray) -> bool:
+    """Calls of several tokens behind a cache."""
+    return len(position) > 1 and bool(position[0] > 0)
+
+
 class Simulation:
     """One fault in one setting, run as the battery asks, all sequences of a split as one batch."""
 
-    def __init__(self, fault: Fault, setting: Setting) -> None:
+    def __init__(self, fault: Fault, setting: Setting, when: Calls = every_call) -> None:
         self.decoder = LabDecoder(setting.decoder)
-        self.right = setting.rules
-        self.wrong = fault.deviate(setting)
-        self.reference_rules = self.wrong if fault.wrong_reference else self.right
+        self.fault, self.setting, self.when = fault, setting, when
+        self.remembered = self._rules()
+        self.reference_rules = self.remembered if fault.wrong_reference else setting.rules
+
+    def _rules(self) -> Pattern:
+        wrong = self.fault.deviate(self.setting)
+        return wrong if self.when is every_call else restricted(wrong, self.setting.rules, self.when)
 
     def full(self, token_ids: np.ndarray) -> np.ndarray:
         return self.decoder.step(token_ids, rules=self.reference_rules).hidden.numpy()
 
     def run(self, token_ids: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
         """Rows (batch, T, d_model) of token ids (batch, T)."""
+        rules = self.remembered if self.fault.across_sequences else self._rules()
         cache, at, rows = None, 0, []
         for size in sizes:
-            step = self.decoder.step(token_ids[:, at : at + size], cache, self.wrong)
+            step = self.decoder.step(token_ids[:, at : at + size], cache, rules)
             cache, at = step.cache, at + size
             rows.append(step.hidden.numpy())
         return np.concatenate(rows, axis=1)
 
-    def signature(self, battery: Battery, runs: Sequence[tuple[str, tuple[str, ...]]]) -> Signature:
-        """The patterns of these runs of the battery."""
+    def found(self, battery: Battery, runs: Sequence[tuple[str, tuple[str, ...]]]) -> Found:
+        """The rows of these runs of the battery."""
         found = Found()
         names = list(dict.fromkeys(name for _, sequences in runs for name in sequences))
         for length in {len(battery.sequences[name]) for name in names}:
@@ -48,4 +71,4 @@ class Simulation:
             rows = self.run(np.array([battery.sequences[name] for name in sequences]), battery.splits[split])
             for name, row in zip(sequences, rows, strict=True):
                 found.rows[split, name] = row
-        return found.signature(battery, BEYOND)
+        return found

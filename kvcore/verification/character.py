@@ -1,0 +1,75 @@
+"""What kind of model it is, as far as its full forward tells: how positions enter, and how far back rows reach."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from kvcore.compare import difference_by_position
+from kvcore.verification.subject import Subject
+from kvcore.verification.tolerance import Tolerance
+
+RELATIVE_PART = 1e-2
+"""Rows of a repeated token that differ by a smaller part of the scale are taken for equal in narrow formats."""
+
+
+@dataclass(frozen=True)
+class Character:
+    """`scheme` is the engine's scheme that behaves alike: sinusoidal stands for all that add positions.
+
+    `reach` is how far behind an edited token rows still move, None where that has no end within the
+    sequence; `n_sinks` how many first tokens move every later row all the same.
+    """
+
+    scheme: str
+    reach: int | None
+    n_sinks: int
+
+
+def character(
+    subject: Subject,
+    token_ids: Sequence[int],
+    moved: Sequence[tuple[int, np.ndarray]],
+    alternatives: Sequence[int],
+    tolerance: Tolerance,
+) -> Character:
+    """`moved` holds for each edited position how far each row moved, (T,)."""
+    reach, n_sinks = _reach(moved, len(token_ids), tolerance.equal)
+    return Character(_scheme(subject, token_ids, alternatives, tolerance), reach, n_sinks)
+
+
+def _reach(moved: Sequence[tuple[int, np.ndarray]], length: int, beyond: float) -> tuple[int | None, int]:
+    last = {position: np.flatnonzero(gap > beyond) for position, gap in moved}
+    ends = {position: int(rows[-1]) for position, rows in last.items() if rows.size}
+    finite = [end - position for position, end in ends.items() if end < length - 1]
+    if not finite:
+        return None, 0
+    reach = max(finite)
+    beyond_reach = [p for p, end in ends.items() if end == length - 1 and length - 1 - p > reach]
+    return reach, max(beyond_reach, default=-1) + 1
+
+
+def _scheme(subject: Subject, token_ids: Sequence[int], alternatives: Sequence[int], tolerance: Tolerance) -> str:
+    """Added positions give a repeated token other rows; ALiBi loses influence with distance, steadily."""
+    length, token = min(len(token_ids), 16), token_ids[0]
+    same = subject.try_full((token,) * length)
+    if same is None:
+        return "sinusoidal"
+    gap = difference_by_position(same, np.broadcast_to(same[:1], same.shape))
+    slack = max(tolerance.rounding, (1e-6 if tolerance.dtype in ("float64", "float32") else RELATIVE_PART) * tolerance.scale)
+    if gap.max() > slack:
+        return "sinusoidal"
+    others = [other for other in dict.fromkeys(alternatives) if other != token][:3]
+    influence = np.zeros(length - 1)
+    for position in range(length - 1):
+        for other in others:
+            rows = subject.try_full((*(token,) * position, other, *(token,) * (length - position - 1)))
+            if rows is not None:
+                influence[length - 2 - position] += float(np.abs(rows[-1] - same[-1]).max())
+    if len(influence) < 5 or not (influence > 0).all():
+        return "rotary"
+    if influence.max() <= 1.001 * influence.min():
+        return "none"
+    return "alibi" if (np.diff(influence) < 0).mean() >= 0.75 and influence.min() > 0.1 * influence.max() else "rotary"
