@@ -10,6 +10,8 @@ _HOME = {
     "Mask": "masks",
     "Protocol": "protocol",
     "Rules": "rules",
+    "Setting": "setting",
+    "verify": "verification.verify",
 }
 
 __all__ = list(_HOME)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvcore.faults.fault import Fault, cached, change_masks, or_everything
+from kvcore.faults.fault import Fault, Pattern, cached, change_masks, or_everything
+from kvcore.faults.needs import two_layers
 from kvcore.masks import Visible
+from kvcore.setting import Setting
 
 
 def _top_left(right: Visible, least_rows: int) -> Visible:
@@ -30,6 +32,11 @@ def _dropped(right: Visible, from_position: int) -> Visible:
     return visible
 
 
+def _in_the_last_layer(setting: Setting) -> Pattern:
+    wrong = change_masks(setting, lambda mask: _top_left(mask, 1))
+    return (*setting.rules[:-1], wrong[-1])
+
+
 FAULTS = (
     Fault(
         "causal_mask_top_left",
@@ -52,6 +59,17 @@ FAULTS = (
         hidden_by="prefill and then single tokens; one call",
         deviate=lambda setting: change_masks(setting, lambda mask: _top_left(mask, 2)),
         also=("C6",),
+    ),
+    Fault(
+        "causal_mask_top_left_in_the_last_layer",
+        "C1",
+        "Only the last layer aligns the mask of a cached call to the top left corner.",
+        wrong="j ≤ i in one layer",
+        right="j ≤ i + cached in every layer",
+        reported=("hyprstream PR 1521",),
+        hidden_by="one call; edits whose influence comes through the other layers",
+        deviate=_in_the_last_layer,
+        needs=two_layers,
     ),
     Fault(
         "history_masked",

@@ -48,6 +48,39 @@ def _remembered_by_length() -> Callable[[np.ndarray], np.ndarray]:
     return look_up
 
 
+def _calls_counted() -> Callable[[np.ndarray], np.ndarray]:
+    """The prompt's length plus one for every call since."""
+    count = [0]
+
+    def next_position(position: np.ndarray) -> np.ndarray:
+        if not cached(position):
+            count[0] = len(position)
+            return position
+        count[0] += 1
+        return from_zero(position) + count[0] - 1
+
+    return next_position
+
+
+def _counted_by_every_layer(setting: Setting) -> Pattern:
+    """One counter, which every layer advances by the call's tokens."""
+    count = [0]
+
+    def in_layer(layer: int) -> dict[str, object]:
+        def position_here(position: np.ndarray) -> np.ndarray:
+            if layer == 0 and not cached(position):
+                count[0] = 0
+            count[0] += len(position)
+            return from_zero(position) + count[0] - len(position)
+
+        return {"rotary_position": position_here}
+
+    if setting.decoder.positions != "rotary":
+        n_layers = setting.decoder.n_layers
+        return place(setting, lambda position: position + int(position[0]) * (n_layers - 1))
+    return tuple(replace(rules, **in_layer(layer)) for layer, rules in enumerate(setting.rules))
+
+
 def _from_kept_count(setting: Setting) -> Pattern:
     """The next position is the number of entries that the first layer with a window keeps."""
     kept = setting.n_sinks + next(window for window in setting.windows if window is not None)
@@ -151,6 +184,29 @@ FAULTS = (
         hidden_by="calls of all different lengths",
         deviate=lambda setting: place(setting, _remembered_by_length()),
         needs=entering,
+    ),
+    Fault(
+        "calls_counted_as_positions",
+        "C4",
+        "The position goes up by one a call, however many tokens the call had.",
+        wrong="prompt + calls",
+        right="tokens processed",
+        reported=("lucidrains/dreamer4 PR 24", "VeloxQuant-MLX PR 195"),
+        hidden_by="single tokens behind a prefill",
+        deviate=lambda setting: place(setting, _calls_counted()),
+        needs=entering,
+    ),
+    Fault(
+        "counter_moved_by_every_layer",
+        "C13",
+        "All layers move one shared counter of positions.",
+        wrong="s + layer · q, and s · n_layers at the next call",
+        right="s, read once before the layers",
+        reported=("fla-org/flash-linear-attention issue 477",),
+        hidden_by="one layer",
+        deviate=_counted_by_every_layer,
+        needs=all_of(two_layers, entering),
+        also=("C4",),
     ),
     Fault(
         "position_from_kept_count",

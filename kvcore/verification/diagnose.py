@@ -5,22 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from kvcore.config import DecoderConfig
 from kvcore.faults import FAULTS, Fault
 from kvcore.setting import Setting
 from kvcore.verification import battery as running
 from kvcore.verification.battery import Trial
 from kvcore.verification.evidence import Battery, Signature
+from kvcore.verification.hypotheses import Calls, Late, Longer, Short, calls_at_fault, settings
 from kvcore.verification.match import distance, response_distance
-from kvcore.verification.plan import BASE, CHUNKS_LAST, EQUAL, HALVES, LONGER, ONE_CALL, ONES, PREFILL, UNEQUAL
-from kvcore.verification.simulate import BEYOND, Calls, Simulation, chunks, every_call, single_tokens
+from kvcore.verification.plan import BASE, CHUNKS_LAST, LONGER, RESPONSE_ONES, UNEQUAL
+from kvcore.verification.simulate import BEYOND, Simulation
+from kvcore.verification.suspects import Suspect, observed
 
-FINALISTS, LEAST_FINALISTS, MOST_FINALISTS, NEAR = 12, 6, 24, 0.3
-"""Faults that are run under the whole battery; the others were less like the evidence in its cheapest part."""
+CHEAP = (CHUNKS_LAST, UNEQUAL, RESPONSE_ONES)
+"""The splits of the first round, with few calls between them."""
 
-HYBRID = 0.05
+FINALISTS, LEAST_FINALISTS, MOST_FINALISTS, NEAR = 12, 6, 16, 0.3
+"""Faults that go on to the whole battery; the others were less like the evidence in the first round."""
+
+SPECIAL = 0.03
+"""What it costs to suppose that only calls of some length or from some position on are wrong."""
+
+HYBRID = 0.1
 """What it costs an explanation to suppose windows that the full forward does not show."""
 
 RESPONSE_WEIGHT = 0.3
@@ -30,17 +35,6 @@ APART = 0.02
 """Distances that differ by less are not told apart."""
 
 
-@dataclass(frozen=True)
-class Suspect:
-    """One entry of the ranking: 1 is the likeliest, and entries that cannot be told apart share a rank."""
-
-    rank: int
-    fault_class: str
-    fault: str
-    evidence: str
-    distance: float
-
-
 @dataclass(eq=False)
 class Candidate:
     fault: Fault
@@ -48,60 +42,6 @@ class Candidate:
     calls: Calls
     signature: Signature
     distance: float
-
-
-def settings(trial: Trial) -> Iterator[tuple[Setting, bool]]:
-    """Settings of the engine that are like the caller's model, and whether only faults of windows are tried in them."""
-    like, declared = trial.character, trial.hooks.window
-    if like.reach is not None:
-        for n_layers, window in _stacks(trial, like.reach):
-            yield _setting(like.scheme, n_layers, (window,), like.n_sinks), False
-        return
-    yield _setting(like.scheme, 2, (None,)), False
-    for window in [declared] if declared else _windows(trial):
-        yield _setting(like.scheme, 2, (window, None)), True
-
-
-def _setting(scheme: str, n_layers: int, windows: tuple[int | None, ...], n_sinks: int = 0) -> Setting:
-    decoder = DecoderConfig(n_layers=n_layers, n_heads=4, n_kv_heads=2, d_model=16, positions=scheme)
-    return Setting(decoder, windows, n_sinks)
-
-
-def _stacks(trial: Trial, reach: int) -> list[tuple[int, int]]:
-    """(layers, window) with layers · (window − 1) = reach, those first that fit where things go wrong."""
-    if reach == 0:
-        return [(2, 1)]
-    declared = trial.hooks.window
-    found = [(n, reach // n + 1) for n in (2, 3, 1, 4) if reach % n == 0 and (declared in (None, reach // n + 1))]
-    first = _first_bad(trial, ONES) or _first_bad(trial, PREFILL)
-    if first and first[0] > 1:
-        found.sort(key=lambda pair: abs(pair[1] - first[0]))
-    return found[:2] or [(1, reach + 1)]
-
-
-def _first_bad(trial: Trial, split: str) -> list[int]:
-    bad = np.flatnonzero(trial.signature.get(("differs", split, BASE), np.zeros(1, dtype=bool)))
-    return [int(bad[0])] if bad.size else []
-
-
-def _windows(trial: Trial) -> list[int]:
-    """Windows that a model of mixed layers may have, judged by where its runs first differ."""
-    firsts = sorted({bad for split in trial.splits for bad in _first_bad(trial, split)} - {0, 1})
-    return firsts[:1]
-
-
-def calls_at_fault(trial: Trial) -> Calls:
-    """Only single tokens, only chunks, or every call, by which splits differ at all."""
-
-    def bad(*splits: str) -> bool:
-        return any(trial.signature.get(("differs", split, BASE), np.zeros(1, dtype=bool)).any() for split in splits)
-
-    if bad(ONE_CALL):
-        return every_call
-    in_ones, in_chunks = bad(ONES, PREFILL), bad(HALVES, EQUAL, UNEQUAL)
-    if in_ones and not in_chunks:
-        return single_tokens
-    return chunks if in_chunks and not in_ones else every_call
 
 
 def vocabulary(trial: Trial) -> Battery:
@@ -114,23 +54,38 @@ def vocabulary(trial: Trial) -> Battery:
 
 def diagnose(trial: Trial) -> list[Suspect]:
     """Suspects of different classes, the likeliest first; empty where nothing differs."""
-    made, when = vocabulary(trial), calls_at_fault(trial)
-    runs = dict(made.runs)
-    cheap = [(split, (BASE,)) for split in (CHUNKS_LAST, UNEQUAL) if split in runs] or [(s, (BASE,)) for s in list(runs)[:2]]
+    certain = list(_certain(trial))
+    made = vocabulary(trial)
+    cheap = tuple((split, names) for split, names in made.runs if split in CHEAP)
     if any(bad.any() for (kind, _, sequence), bad in trial.signature.items() if kind == "differs" and sequence == BASE):
         made = _without(made, LONGER)
-    first = [
-        _candidate(trial, made, cheap, fault, setting, when)
+    supposed = [
+        (fault, setting, calls)
         for setting, windows_only in settings(trial)
         for fault in FAULTS.values()
         if not fault.needs(setting) and not (windows_only and not fault.needs(_without_windows(setting)))
+        for calls in calls_at_fault(trial)
     ]
-    first.sort(key=lambda candidate: candidate.distance)
-    finalists = [
-        _candidate(trial, made, made.runs, one.fault, one.setting, one.calls) for one in _best(first)
-    ]
+    first = sorted(
+        (_candidate(trial, made, cheap or made.runs, *one) for one in supposed),
+        key=lambda candidate: candidate.distance,
+    )
+    finalists = [_candidate(trial, made, made.runs, one.fault, one.setting, one.calls) for one in _best(first)]
     finalists.sort(key=lambda candidate: candidate.distance)
-    return list(_ranked(finalists))
+    return list(_ranked(certain, finalists, observed(trial)))
+
+
+def _certain(trial: Trial) -> Iterator[tuple[str, str]]:
+    """(class, fault) where one observation is enough."""
+    marks = {kind for (kind, _, _), bad in trial.signature.items() if bad.any()}
+    if "repeat" in marks:
+        yield "C17", "cache_not_reset"
+    elif "branch" in marks:
+        yield "C17", "branches_share_a_buffer"
+    if "prefix" in marks and "noncausal" not in marks:
+        yield "C18", "rotary_base_by_length"
+    elif "noncausal" in marks:
+        yield "C15", "causal_mask_dropped_in_every_call"
 
 
 def _best(candidates: list[Candidate]) -> list[Candidate]:
@@ -147,8 +102,10 @@ def _candidate(trial: Trial, made: Battery, runs, fault: Fault, setting: Setting
     responses = found.responses(made, BEYOND)
     if responses:
         apart += RESPONSE_WEIGHT * response_distance(trial.responses, responses)
-    if len(set(setting.windows)) > 1:
+    if len(set(setting.windows)) > 1 and trial.character.drop not in setting.windows:
         apart += HYBRID
+    if isinstance(calls, (Late, Longer, Short)):
+        apart += SPECIAL
     return Candidate(fault, setting, calls, signature, apart)
 
 
@@ -161,14 +118,23 @@ def _without_windows(setting: Setting) -> Setting:
     return Setting(setting.decoder, (None,))
 
 
-def _ranked(finalists: list[Candidate]) -> Iterator[Suspect]:
-    """One entry a class, by its most alike fault."""
-    rank, last, seen = 0, -1.0, set()
+def _ranked(certain: list[tuple[str, str]], finalists: list[Candidate], seen: str) -> Iterator[Suspect]:
+    """One entry a class, by its most alike fault; what is certain comes first."""
+    found = [(FAULTS[name], code, 0.0) for code, name in certain]
     for candidate in finalists:
-        for code in (candidate.fault.fault_class, *candidate.fault.also):
-            if code in seen:
-                continue
-            seen.add(code)
-            if candidate.distance > last + APART or rank == 0:
-                rank, last = rank + 1, candidate.distance
-            yield Suspect(rank, code, candidate.fault.name, candidate.fault.sentence, candidate.distance)
+        fault = candidate.fault
+        found += [(fault, code, candidate.distance) for code in (fault.fault_class, *fault.also)]
+    first: dict[str, tuple[Fault, float]] = {}
+    for fault, code, apart in found:
+        first.setdefault(code, (fault, apart))
+    rank, last, entries = 0, 0.0, []
+    for code, (fault, apart) in first.items():
+        if rank == 0 or apart > last + APART or (certain and last == 0.0 < apart):
+            rank, last = rank + 1, apart
+        entries.append((rank, code, fault, apart))
+    for rank, code, fault, apart in entries:
+        tied = [other for r, other, _, _ in entries if r == rank and other != code]
+        words = f"{fault.sentence} Expected {fault.right}; this does {fault.wrong}."
+        if tied:
+            words += f" The evidence at hand does not tell it from {', '.join(tied)}."
+        yield Suspect(rank, code, fault.name, f"{seen}. {words}", words, apart)

@@ -12,7 +12,7 @@ from kvcore.verification.plan import BASE, RESPONSE_CHUNK, RESPONSE_ONES, SHORT,
 
 Signature = dict[tuple[str, str, str], np.ndarray]
 """(kind, split, sequence) -> booleans by position: "differs", or which rows an edit should move and "misses" or
-moves and "leaks"; further kinds are "repeat", "branch", "crop", "reuse" and "prefix"."""
+moves and "leaks", and rows before it that move, "ahead"; further kinds are "repeat", "branch", "crop", "reuse" and "prefix"."""
 
 
 RESPONSES = (RESPONSE_ONES, RESPONSE_CHUNK)
@@ -60,7 +60,9 @@ class Found:
             should = difference_by_position(self.reference[sequence], full_base) > beyond
             does = difference_by_position(rows, base) > beyond
             found["misses", split, sequence] = should & ~does
-            found["leaks", split, sequence] = does & ~should
+            before = np.arange(len(does)) < battery.edited[sequence]
+            found["ahead", split, sequence] = does & before
+            found["leaks", split, sequence] = does & ~should & ~before
         return found
 
     def responses(self, battery: Battery, beyond: float) -> dict[tuple[str, int], np.ndarray]:

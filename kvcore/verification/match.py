@@ -7,7 +7,16 @@ import numpy as np
 from kvcore.verification.evidence import Signature
 from kvcore.verification.plan import BASE
 
-WEIGHT = {"differs": 1.0, "misses": 0.5, "leaks": 0.5, "repeat": 4.0, "branch": 2.0, "crop": 2.0, "reuse": 2.0}
+WEIGHT = {
+    "differs": 1.0,
+    "misses": 0.5,
+    "leaks": 0.5,
+    "ahead": 1.0,
+    "repeat": 4.0,
+    "branch": 2.0,
+    "crop": 2.0,
+    "reuse": 2.0,
+}
 """What a kind of evidence counts; runs of other sequences than the caller's own count half."""
 
 
@@ -24,7 +33,7 @@ def distance(found: Signature, expected: Signature) -> float:
         kind, _, sequence = key
         weight = WEIGHT.get(kind, 1.0) * (0.5 if kind == "differs" and sequence != BASE else 1.0)
         both, either = int((bad & other).sum()), int((bad | other).sum())
-        if not either and kind in ("misses", "leaks"):
+        if not either and kind in ("misses", "leaks", "ahead"):
             weight *= 0.25  # that nothing was missed says little
         total += weight * (1 - both / either if either else 0.0)
         weights += weight
