@@ -1,6 +1,6 @@
-"""The command line: run, audit, bench, show. Each command imports only what it needs, when it runs.
+"""The command line: run, audit, bench, show, verify, architectures. Each command imports only what it needs, when it runs.
 
-Exit codes: 0 as it should be; 1 a right path beyond tolerance, or evidence that disagrees; 2 a request
+Exit codes: 0 as it should be; 1 a right path beyond tolerance, evidence that disagrees or a faulty cache; 2 a request
 that cannot be met, in one line on stderr that says what is wrong and what is allowed. A fault of the
 lab's own while it computes is none of these: it ends in a traceback.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str]) -> int:
     """Run one command; returns the exit code."""
-    overview = "\n".join(f"  python -m kvcore {name:6} {about}" for name, (about, _) in COMMANDS.items())
+    overview = "\n".join(f"  python -m kvcore {name:13} {about}" for name, (about, _) in COMMANDS.items())
     if list(argv[:1]) in (["-h"], ["--help"]):
         print(f"KV Cache Lab without a browser:\n{overview}\nEach takes --help.")
         return 0
@@ -124,9 +124,24 @@ def _show(parser: Parser, argv: Sequence[str]) -> int:
     return show(parser, argv)
 
 
+def _verify(parser: Parser, argv: Sequence[str]) -> int:
+    from kvcore import verify_command
+
+    parser.description = verify_command.ABOUT
+    return verify_command.command(parser, argv)
+
+
+def _architectures(parser: Parser, argv: Sequence[str]) -> int:
+    from kvcore.integrations.record import command
+
+    return command(parser, argv)
+
+
 COMMANDS: dict[str, tuple[str, Callable[[Parser, Sequence[str]], int]]] = {
     "run": ("run the recorded experiment and write its evidence", _run),
     "audit": ("check a folder of evidence without the decoder", _audit),
     "bench": ("measure ratios of run times", _bench),
     "show": ("print the numbers of one page", _show),
+    "verify": ("check somebody's cached decoding against their full forward", _verify),
+    "architectures": ("verify small models of published architectures, and print the table", _architectures),
 }

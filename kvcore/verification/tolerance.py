@@ -8,14 +8,16 @@ import numpy as np
 
 from kvcore.config import TOLERANCE
 
-INNER_ROUNDING = 5e-5
-"""Part of the output scale up to which float64 outputs may differ because something inside is narrower."""
+INNER_ROUNDING = {"float64": 5e-5, "float32": 1e-4}
+"""Part of the output scale up to which outputs may differ because something inside is narrower, or summed otherwise."""
 
 FLOOR_FACTOR = 16
 """Cached decoding may differ by so many times what full forwards of different lengths differ among themselves."""
 
-MOST_FLOOR = 2e-2
+MOST_FLOOR = {"float16": 5e-2, "bfloat16": 1e-1}
 """Part of the output scale; full forwards that differ by more are not explained by rounding."""
+
+MOST_FLOOR_OTHERWISE = 2e-2
 
 INFLUENCE_PART = 0.02
 """Part of what an edited token moves: a difference above it is no rounding, however small the outputs."""
@@ -83,10 +85,11 @@ def from_format(
     equal = part * scale
     source = f"{exact}: {part:g} × {scale:.3g}, the largest output"
     rounding = equal
-    if floor <= MOST_FLOOR * scale:
-        rounding = max(rounding, min(FLOOR_FACTOR * floor, MOST_FLOOR * scale))
-    if exact == "float64":
-        inner = INNER_ROUNDING * scale
+    most_floor = MOST_FLOOR.get(exact, MOST_FLOOR_OTHERWISE) * scale
+    if floor <= most_floor:
+        rounding = max(rounding, min(FLOOR_FACTOR * floor, most_floor))
+    if exact in INNER_ROUNDING:
+        inner = INNER_ROUNDING[exact] * scale
         if influence > 0:
             inner = min(inner, INFLUENCE_PART * influence)
         rounding = max(rounding, inner)

@@ -1,0 +1,119 @@
+"""`python -m kvcore verify`: a model of the caller's, from a factory, or a small one of a published architecture."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kvcore.arguments import Parser, whole_number
+from kvcore.config import check_choice, check_int
+
+if TYPE_CHECKING:
+    from kvcore.verification.report import Report
+
+CACHES, ATTENTIONS = ("dynamic", "static", "model"), ("eager", "sdpa")
+CONFIG_BYTES = 1_000_000
+"""A configuration file may be so large."""
+
+ABOUT = """Check cached decoding against the full forward at every position.
+
+MODULE:FACTORY names a function that takes nothing and returns (full, step, token_ids), or a mapping with
+these keys and any keyword of kvcore.verify. --config builds a small random-weight model of that
+architecture instead (needs transformers). Exit code 0: equal or rounding; 1: a fault; 2: bad input."""
+
+
+def command(parser: Parser, argv: Sequence[str]) -> int:
+    parser.add_argument("factory", nargs="?", metavar="MODULE:FACTORY", help="such as package.module:make_model")
+    parser.add_argument("--config", metavar="FILE", help="a config.json of a published model")
+    parser.option("cache", "dynamic", f"with --config: one of {', '.join(CACHES)}")
+    parser.option("attention", "eager", f"with --config: one of {', '.join(ATTENTIONS)}")
+    parser.option("seed", "0", "with --config: seed of the random weights")
+    parser.option("tokens", "16", "with --config: how many random tokens, 2 to 64")
+    parser.add_argument("--json", action="store_true", help="the report as one JSON object")
+    given = parser.parse(argv)
+    if (given.factory is None) == (given.config is None):
+        raise ValueError("name one model: MODULE:FACTORY, or --config FILE")
+    report = _published(given) if given.config is not None else _made(given.factory)
+    print(report.to_json() if given.json else report)
+    return 0 if report.ok else 1
+
+
+def _made(factory: str) -> Report:
+    """The report on what a factory returns."""
+    module_name, separator, name = factory.partition(":")
+    if not (separator and module_name and name):
+        raise ValueError(f"{factory!r} names no factory; write MODULE:FACTORY, such as package.module:make_model")
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        make = getattr(importlib.import_module(module_name), name)
+    except Exception as error:  # whatever importing a stranger's module raises
+        raise ValueError(f"{factory} cannot be imported: {type(error).__name__}: {error}") from error
+    if not callable(make):
+        raise ValueError(f"{factory} is {type(make).__name__}; it must be a function that takes nothing")
+    try:
+        made = make()
+    except Exception as error:
+        raise ValueError(f"{factory}() raised {type(error).__name__}: {error}") from error
+    return _verify(**_arguments(factory, made))
+
+
+def _arguments(factory: str, made: Any) -> dict[str, Any]:
+    """What the factory returned as keyword arguments of `verify`."""
+    from kvcore.verification.hooks import Hooks
+
+    needed = ("full", "step", "token_ids")
+    if isinstance(made, Mapping):
+        allowed = {*needed, *(field.name for field in fields(Hooks)), "rtol", "atol"}
+        if missing := [name for name in needed if name not in made]:
+            raise ValueError(f"{factory}() gives no {missing[0]}; the keys full, step and token_ids are needed")
+        if unknown := sorted(set(made) - allowed):
+            raise ValueError(f"{factory}() gives {unknown[0]!r}; keys are {', '.join(sorted(allowed))}")
+        return dict(made)
+    if not isinstance(made, (tuple, list)) or len(made) != len(needed):
+        raise ValueError(f"{factory}() gives {type(made).__name__}; it must give (full, step, token_ids) or a mapping")
+    return dict(zip(needed, made, strict=True))
+
+
+def _published(given: Any) -> Report:
+    """The report on a small model of the architecture that a configuration file describes."""
+    check_choice("--cache", given.cache, CACHES)
+    check_choice("--attention", given.attention, ATTENTIONS)
+    seed = check_int("--seed", whole_number(given.seed), 0)
+    n_tokens = check_int("--tokens", whole_number(given.tokens), 2, 64)
+    config = read_config(given.config)
+
+    from kvcore.integrations.small import small_model
+    from kvcore.integrations.transformers import wrap
+
+    wrapped = wrap(small_model(config, given.attention, seed), given.cache)
+    token_ids = np.random.default_rng(seed).permutation(wrapped.vocab_size)[:n_tokens].tolist()
+    return _verify(full=wrapped.full, step=wrapped.step, token_ids=token_ids, **wrapped.hooks())
+
+
+def read_config(path: str) -> dict[str, Any]:
+    """A configuration file as a mapping. Raises ValueError for what is none, in one sentence."""
+    try:
+        if Path(path).stat().st_size > CONFIG_BYTES:
+            raise ValueError(f"{path} is larger than {CONFIG_BYTES:,} bytes, which no config.json needs")
+        config = json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is not JSON in UTF-8: {type(error).__name__}") from None
+    if not isinstance(config, dict):
+        raise ValueError(f"{path} holds {type(config).__name__}; a config.json holds one object with a model_type")
+    return config
+
+
+def _verify(**arguments: Any) -> Report:
+    from kvcore.verification.verify import verify
+
+    return verify(**arguments)
