@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from statistics import median
 
+from kvcore.bench_verify import Cost, costs
 from kvcore.config import DecoderConfig, lab_token_ids
 from kvcore.model import LabDecoder
 from kvcore.plain import PlainDecoder
@@ -78,13 +79,14 @@ class Ratio:
         return asdict(self)
 
 
-def bench(runs: int = 5, quick: bool = False) -> Iterator[Ratio]:
+def bench(runs: int = 5, quick: bool = False) -> Iterator[Ratio | Cost]:
     """Each ratio as soon as it is measured; `quick` leaves only the smallest setting against plain NumPy."""
     with one_thread():
         for setting in AGAINST_PLAIN[: 1 if quick else None]:
             yield against_plain(setting, runs)
         if not quick:
             yield from over_length(GROWTH_LENGTHS, runs)
+            yield from costs(runs)
 
 
 def against_plain(setting: Setting, runs: int) -> Ratio:

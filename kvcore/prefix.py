@@ -1,34 +1,34 @@
-"""Stored prefixes: whose keys and values they are, how much of one may be used, and what using it unchecked does."""
+"""Stored prefixes: whose keys and values they are, and how much of one may be used again."""
 
 from __future__ import annotations
 
 import hashlib
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
-import numpy as np
-from torch import Tensor
-
-from kvcore import paths
 from kvcore.cache import KVCache
-from kvcore.config import DecoderConfig
 from kvcore.crop import crop
 from kvcore.model import LabDecoder
 from kvcore.setting import Setting
 
 
 class Key(NamedTuple):
-    """What decides keys and values besides the tokens; two keys that differ in anything share nothing.
+    """What decides a stored cache besides the tokens; two keys that differ in anything share nothing.
 
-    `weights` is a digest of the parameters, `scope` whom the prefix belongs to.
+    `weights` is a digest of the parameters, `heads` the query and KV heads that share them, `scope` whom the
+    prefix belongs to. `storage` and `capacity` decide in which slots the entries lie: a cache that evicts by
+    slot must not get a ring, where slots are not in the order of time.
     """
 
     weights: str
+    heads: tuple[int, int]
     positions: str
     windows: tuple[int | None, ...]
     n_sinks: int
+    storage: str
+    capacity: int | None
     scope: str
 
 
@@ -39,8 +39,22 @@ def key_of(decoder: LabDecoder, setting: Setting, scope: str = "") -> Key:
     for tensor in (decoder.table, *decoder.projections, *learned):
         digest.update(f"{tensor.dtype} {tuple(tensor.shape)} ".encode())
         digest.update(tensor.double().numpy().tobytes())
-    windows = tuple(setting.window(layer) for layer in range(decoder.config.n_layers))
-    return Key(digest.hexdigest(), decoder.config.positions, windows, setting.n_sinks, scope)
+    config = decoder.config
+    return Key(
+        weights=digest.hexdigest(),
+        heads=(config.n_heads, config.n_kv_heads),
+        positions=config.positions,
+        windows=tuple(setting.window(layer) for layer in range(config.n_layers)),
+        n_sinks=setting.n_sinks,
+        storage=setting.storage,
+        capacity=setting.capacity,
+        scope=scope,
+    )
+
+
+def differing(stored: Key, wanted: Key) -> tuple[str, ...]:
+    """The fields in which two keys differ."""
+    return tuple(name for name, one, other in zip(Key._fields, stored, wanted, strict=True) if one != other)
 
 
 def common_prefix(stored: Sequence[int], wanted: Sequence[int]) -> int:
@@ -63,8 +77,6 @@ class ReuseRules:
 
 
 RIGHT_REUSE = ReuseRules()
-UNCHECKED = ReuseRules(same_key=lambda stored, wanted: True, common=lambda stored, wanted: len(stored))
-"""Deliberately wrong: whatever is stored is used, as long as it is."""
 
 
 class Hit(NamedTuple):
@@ -109,121 +121,12 @@ class PrefixStore:
         return best
 
 
-class Continuation(NamedTuple):
-    """Rows of the last tokens, how many tokens were reused, and the rows that were projected."""
-
-    hidden: np.ndarray  # (rows, d_model), float64
-    n_reused: int
-    projected_rows: int
-
-
-def decode(
-    decoder: LabDecoder, setting: Setting, token_ids: Sequence[int], hit: Hit | None, n_rows: int
-) -> Continuation:
-    """The last n_rows rows, computed behind a hit or, without one, from the first token on."""
-    n_reused = 0 if hit is None else hit.n_reused
-    step = decoder.step(token_ids[n_reused:], None if hit is None else hit.cache, setting.rules)
-    rows = _numpy(step.hidden)[-n_rows:]
-    return Continuation(rows, n_reused, paths.count_work(step).projected_rows)
-
-
-def _numpy(hidden: Tensor) -> np.ndarray:
-    return hidden.double().numpy()
-
-
-def with_changed_weight(decoder: LabDecoder, amount: float = 0.5) -> LabDecoder:
-    """The same decoder with `amount` added to the first element of the first layer's W_K."""
-    other = LabDecoder(decoder.config)
-    n_query = decoder.config.n_heads * decoder.config.head_dim
-    other.projections = [weight.clone() for weight in decoder.projections]
-    other.projections[0][0, n_query] += amount
-    return other
-
-
-PREFIX = (1, 2, 3, 4, 5, 6, 7, 8)
-SUFFIX = (9, 10, 11, 12)
-OTHER_SUFFIX = (20, 21, 22, 23)
-SEEDS = (7, 19, 41)
-CONDITIONS = ("same-prefix", "edited-prefix", "different-weights", "different-window", "different-scope", "new-suffix")
-
-
-class Request(NamedTuple):
-    """Who asks for what: a decoder in a setting, a scope, and a prefix with a suffix."""
-
-    decoder: LabDecoder
-    setting: Setting
-    scope: str
-    prefix: tuple[int, ...]
-    suffix: tuple[int, ...]
-
-    @property
-    def key(self) -> Key:
-        return key_of(self.decoder, self.setting, self.scope)
-
-    @property
-    def token_ids(self) -> tuple[int, ...]:
-        return self.prefix + self.suffix
-
-
-class Reuse(NamedTuple):
-    """One request answered three ways: anew, by what the key allows, and by the stored prefix unchecked."""
-
-    fresh: Continuation
-    keyed: Continuation
-    unchecked: Continuation
-
-    def difference(self, way: Continuation) -> np.ndarray:
-        """Largest difference from the fresh rows at each suffix position, (suffix,)."""
-        return np.abs(way.hidden - self.fresh.hidden).max(axis=-1)
-
-
-def reuse(stored: Request, asked: Request) -> Reuse:
-    """What becomes of `asked` where the prefix of `stored` lies in the store: it is used as a whole or not at all."""
-    cache = stored.decoder.step(stored.prefix, rules=stored.setting.rules).cache
-    found = []
-    for rules in (RIGHT_REUSE, UNCHECKED):
-        store = PrefixStore(rules)
-        store.put(stored.key, stored.prefix, cache)
-        found.append(store.find(asked.key, asked.token_ids, asked.setting, at_least=len(stored.prefix)))
-    ways = [decode(asked.decoder, asked.setting, asked.token_ids, hit, len(asked.suffix)) for hit in (None, *found)]
-    return Reuse(*ways)
-
-
-def asked_under(condition: str, stored: Request) -> Request:
-    """The request that differs from `stored` in what the condition names."""
-    if condition not in CONDITIONS:
-        raise ValueError(f"condition is {condition!r}; it must be one of {', '.join(CONDITIONS)}")
-    changes = {
-        "same-prefix": {},
-        "edited-prefix": {"prefix": (*stored.prefix[:2], 20, *stored.prefix[3:])},
-        "different-weights": {"decoder": with_changed_weight(stored.decoder)},
-        "different-window": {"setting": replace(stored.setting, windows=(4,))},
-        "different-scope": {"scope": "another"},
-        "new-suffix": {"suffix": OTHER_SUFFIX},
-    }
-    return stored._replace(**changes[condition])
-
-
-def reuse_experiment(seeds: Sequence[int] = SEEDS) -> list[dict[str, object]]:
+def reuse_experiment(seeds: Sequence[int] = (7, 19, 41)) -> list[dict[str, object]]:
     """A row a seed and condition: what reusing a stored prefix does, unchecked and by its key.
 
     `unchecked_error` and `keyed_error` are the largest differences from fresh computation over the
     suffix, float64; `reused` whether the keyed store gave the prefix; `projected_rows` of the keyed way.
     """
-    rows: list[dict[str, object]] = []
-    for seed in seeds:
-        setting = Setting(DecoderConfig(seed=seed))
-        stored = Request(LabDecoder(setting.decoder), setting, "one", PREFIX, SUFFIX)
-        for condition in CONDITIONS:
-            found = reuse(stored, asked_under(condition, stored))
-            rows.append(
-                {
-                    "seed": seed,
-                    "condition": condition,
-                    "unchecked_error": float(found.difference(found.unchecked).max()),
-                    "keyed_error": float(found.difference(found.keyed).max()),
-                    "reused": found.keyed.n_reused > 0,
-                    "projected_rows": found.keyed.projected_rows,
-                }
-            )
-    return rows
+    from kvcore import prefix_experiment  # which is built on this module
+
+    return prefix_experiment.rows(seeds)

@@ -16,7 +16,17 @@ from kvcore.arguments import Parser, number, whole_number
 from kvcore.computing import computing
 from kvcore.folder import check_new, npz, write_new
 
-STUDIES = ("overview", "mask_explorer", "decode_paths", "work_counts", "sliding_window")
+STUDIES = (
+    "overview",
+    "mask_explorer",
+    "decode_paths",
+    "work_counts",
+    "sliding_window",
+    "fault_bench",
+    "check_matrix",
+    "check_your_own",
+    "prefix_reuse",
+)
 """Modules of `kvcore.studies`, one a page."""
 
 OFF = "off"

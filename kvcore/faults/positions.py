@@ -57,7 +57,7 @@ def _calls_counted() -> Callable[[np.ndarray], np.ndarray]:
             count[0] = len(position)
             return position
         count[0] += 1
-        return from_zero(position) + count[0] - 1
+        return from_zero(position) + count[0]
 
     return next_position
 

@@ -25,6 +25,10 @@ def _turned_again(entries: LayerCache, key: Tensor, value: Tensor, position: np.
     return entries.append(key, value, position)
 
 
+def _value_turned(entries: LayerCache, key: Tensor, value: Tensor, position: np.ndarray) -> LayerCache:
+    return entries.append(key, rotate(value, position), position)
+
+
 def _stored_unturned(setting: Setting) -> Pattern:
     """Keys are turned in the call that makes them, but stored as they were before."""
 
@@ -92,6 +96,17 @@ FAULTS = (
         reported=("text-generation-inference PR 1105", "streaming-llm issue 73"),
         hidden_by="one call",
         deviate=_stored_unturned,
+        needs=rotary,
+    ),
+    Fault(
+        "values_turned_too",
+        "C10",
+        "Values are turned by their positions like keys.",
+        wrong="V ← R(p) V",
+        right="V as it is",
+        reported=("llama.cpp PR 3272", "NeuraLegion/shainet PR 110"),
+        hidden_by="position 0 alone",
+        deviate=lambda setting: change(setting, append=_value_turned),
         needs=rotary,
     ),
     Fault(

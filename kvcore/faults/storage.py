@@ -179,13 +179,16 @@ def _evict_first(rules: Rules) -> dict[str, object]:
     return {"append": append, "visible": _all_if_none(mask)}
 
 
-def _ring_without_room(rules: Rules) -> dict[str, object]:
-    mask = rules.visible
+def _ring_without_room(n_slots: Callable[[int], int]) -> Callable[[Rules], dict[str, object]]:
+    """A ring of n_slots(window) slots that is written before it is read, whatever the call's length."""
 
-    def append(entries: LayerCache, key: Tensor, value: Tensor, position: np.ndarray) -> LayerCache:
-        return into_ring(entries.append(key, value, position), mask.window + 1)
+    def choices(rules: Rules) -> dict[str, object]:
+        def append(entries: LayerCache, key: Tensor, value: Tensor, position: np.ndarray) -> LayerCache:
+            return into_ring(entries.append(key, value, position), n_slots(rules.visible.window))
 
-    return {"append": append, "visible": _all_if_none(mask)}
+        return {"append": append, "visible": _all_if_none(rules.visible)}
+
+    return choices
 
 
 def _in_time_order(entries: LayerCache) -> Entries:
@@ -200,6 +203,12 @@ def _slots_as_time(rules: Rules) -> dict[str, object]:
         "read": _in_time_order,
         "visible": _all_if_none(rules.visible),
     }
+
+
+def _wide_ring_as_time(rules: Rules) -> dict[str, object]:
+    """As above for a ring of 2 W slots that is written before it is read."""
+    written = _ring_without_room(lambda window: 2 * window)(rules)
+    return written | {"read": _in_time_order}
 
 
 def _rolls_early(rules: Rules) -> dict[str, object]:
@@ -247,7 +256,18 @@ FAULTS = (
         right="C ≥ W − 1 + q",
         reported=("pytorch/executorch PR 22358",),
         hidden_by="calls of one or two tokens",
-        deviate=lambda setting: _in_windows(setting, _ring_without_room),
+        deviate=lambda setting: _in_windows(setting, _ring_without_room(lambda window: window + 1)),
+        needs=a_window,
+    ),
+    Fault(
+        "ring_of_two_windows_overwritten",
+        "C9",
+        "A ring of 2 W slots is written before it is read: calls of more than W + 1 tokens overwrite what they need.",
+        wrong="C = 2 W",
+        right="C ≥ W − 1 + q",
+        reported=("pytorch/executorch PR 22358",),
+        hidden_by="calls of no more than W + 1 tokens",
+        deviate=lambda setting: _in_windows(setting, _ring_without_room(lambda window: 2 * window)),
         needs=a_window,
     ),
     Fault(
@@ -329,6 +349,17 @@ FAULTS = (
         reported=("ml-explore/mlx-examples issue 1000", "ollama PR 14912"),
         hidden_by="single tokens; no more than W tokens",
         deviate=lambda setting: _in_windows(setting, _slots_as_time),
+        needs=a_window,
+    ),
+    Fault(
+        "slots_of_a_wide_ring_taken_for_time",
+        "C12",
+        "The mask numbers the 2 W slots of a ring as if they lay in the order of time.",
+        wrong="position = slot + offset",
+        right="the stored position",
+        reported=("ollama PR 14912", "mlx-swift-lm PR 210"),
+        hidden_by="no more than 2 W tokens",
+        deviate=lambda setting: _in_windows(setting, _wide_ring_as_time),
         needs=a_window,
     ),
     Fault(

@@ -92,5 +92,6 @@ def _scheme(
         return "rotary", None
     if influence.max() <= 1.001 * influence.min():
         return "none", None
-    steady = (np.diff(influence) < 0).mean() >= 0.75 and np.diff(np.log(influence)).min() > -0.5
+    near = influence[: max(4, 2 * len(influence) // 3)]  # the very first tokens, farthest away, are a case of their own
+    steady = (np.diff(near) < 0).mean() >= 0.75 and np.diff(np.log(near)).min() > -0.5
     return ("alibi" if steady else "rotary"), influence

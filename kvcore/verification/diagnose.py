@@ -10,13 +10,13 @@ from kvcore.setting import Setting
 from kvcore.verification import battery as running
 from kvcore.verification.battery import Trial
 from kvcore.verification.evidence import Battery, Signature
-from kvcore.verification.hypotheses import Calls, Late, Longer, Short, calls_at_fault, settings
+from kvcore.verification.hypotheses import Calls, Late, Longer, Short, alternatives, calls_at_fault, settings
 from kvcore.verification.match import distance, response_distance
-from kvcore.verification.plan import BASE, CHUNKS_LAST, LONGER, RESPONSE_ONES, UNEQUAL
+from kvcore.verification.plan import BASE, CHUNKS_LAST, LONGER, RESPONSE_CHUNK, RESPONSE_ONES, UNEQUAL
 from kvcore.verification.simulate import BEYOND, Simulation
 from kvcore.verification.suspects import Suspect, observed
 
-CHEAP = (CHUNKS_LAST, UNEQUAL, RESPONSE_ONES)
+CHEAP = (CHUNKS_LAST, UNEQUAL, RESPONSE_ONES, RESPONSE_CHUNK)
 """The splits of the first round, with few calls between them."""
 
 FINALISTS, LEAST_FINALISTS, MOST_FINALISTS, NEAR = 12, 6, 16, 0.3
@@ -64,7 +64,7 @@ def diagnose(trial: Trial) -> list[Suspect]:
         for setting, windows_only in settings(trial)
         for fault in FAULTS.values()
         if not fault.needs(setting) and not (windows_only and not fault.needs(_without_windows(setting)))
-        for calls in calls_at_fault(trial)
+        for calls in alternatives(calls_at_fault(trial), fault)
     ]
     first = sorted(
         (_candidate(trial, made, cheap or made.runs, *one) for one in supposed),
@@ -82,6 +82,10 @@ def _certain(trial: Trial) -> Iterator[tuple[str, str]]:
         yield "C17", "cache_not_reset"
     elif "branch" in marks:
         yield "C17", "branches_share_a_buffer"
+    if "crop" in marks and "differs" not in marks:
+        yield "C8", "crop_keeps_one_more"
+    if "reuse" in marks and "differs" not in marks:
+        yield "C7", "prefix_reused_past_an_edit"
     if "prefix" in marks and "noncausal" not in marks:
         yield "C18", "rotary_base_by_length"
     elif "noncausal" in marks:

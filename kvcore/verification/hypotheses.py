@@ -1,4 +1,4 @@
-"""What to suppose before the engine's faults are tried: the setting that is like the model, and which calls are at fault."""
+"""What to suppose before the engine's faults are tried: the setting like the model's, and the calls at fault."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from kvcore.config import DecoderConfig
+from kvcore.faults import Fault
 from kvcore.setting import Setting
 from kvcore.verification.battery import Trial
 from kvcore.verification.plan import BASE, CHUNKS_LAST, ONES, starts
@@ -56,12 +57,12 @@ class Short:
 
 @dataclass(frozen=True)
 class Late:
-    """Calls that reach position `first` or beyond."""
+    """Cached calls that reach position `first` or beyond."""
 
     first: int
 
     def __call__(self, position: np.ndarray) -> bool:
-        return bool(position[-1] >= self.first)
+        return bool(0 < position[0] and position[-1] >= self.first)
 
 
 def calls_at_fault(trial: Trial) -> list[Calls]:
@@ -79,11 +80,17 @@ def calls_at_fault(trial: Trial) -> list[Calls]:
     guesses: list[Calls] = [
         Longer(max((len(call) for call in good), default=0)),
         Short(max(len(call) for call in bad)),
-        Late(max((int(call[-1]) + 1 for call in good), default=0)),
+        Late(max((int(call[-1]) + 1 for call in good if call[0] > 0), default=0)),
     ]
     fitting = [guess for guess in guesses if all(map(guess, bad)) and not any(map(guess, good))]
     cached_is_wrong = not any(call[0] > 0 for call in good)
     return [every_call] if cached_is_wrong else [every_call, *fitting[:1]]
+
+
+def alternatives(calls: list[Calls], fault: Fault) -> list[Calls]:
+    """The kinds of calls to try a fault in: one that lies in what is stored takes effect through every call."""
+    in_storage = fault.fault_class in ("C9", "C11", "C12", "C17")
+    return [*calls, every_call] if in_storage and every_call not in calls else calls
 
 
 def _calls(trial: Trial) -> tuple[list[np.ndarray], list[np.ndarray]]:

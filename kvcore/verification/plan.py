@@ -52,8 +52,8 @@ def splits(length: int, max_chunk: int | None, more: Sequence[Sequence[int]] = (
     """The ways in which a sequence is split into calls, by name; such as have become the same are left out."""
     half = (length + 1) // 2
     found = {
-        ONE_CALL: (length,),
         ONES: (1,) * length,
+        ONE_CALL: (length,),
         PREFILL: (half,) + (1,) * (length - half),
         UNEQUAL: unequal(length),
         EQUAL: equal(length, 2),

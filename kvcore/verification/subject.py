@@ -63,7 +63,10 @@ class Subject:
         """Rows (T, features) of the full forward; each sequence is asked for once."""
         key = tuple(token_ids)
         if key not in self._known:
-            outputs = self._timed(self.full_function, self.ids.like(key))
+            try:
+                outputs = self._timed(self.full_function, self.ids.like(key))
+            except Exception as error:  # whatever a stranger's model raises
+                raise ValueError(f"full raised {_said(error)} for {len(key)} tokens") from error
             self._known[key], name = rows_of(outputs, len(key), "full")
             self.dtype = self.dtype or name
         return self._known[key]

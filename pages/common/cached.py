@@ -55,6 +55,34 @@ def sliding_window(config):
     return _study("sliding_window", config)
 
 
+@st.cache_data(max_entries=MAX_ENTRIES, show_spinner=False)
+def fault_bench(config):
+    return _study("fault_bench", config)
+
+
+@st.cache_data(max_entries=4096, show_spinner=False)
+def check_row(config):
+    """One small row of the check matrix: a visitor who leaves, or chooses fewer faults, loses none that are done."""
+    return _study("check_row", config)
+
+
+@st.cache_data(max_entries=MAX_ENTRIES, show_spinner=False)
+def check_your_own(config):
+    return _study("check_your_own", config)
+
+
+@st.cache_data(max_entries=16, show_spinner=False)
+def saved_report(content: bytes):
+    """The report on an uploaded file; ValueError where it is none that is allowed."""
+    with _places():
+        return import_module("kvcore.verification.saved").verify_saved(content)
+
+
+@st.cache_data(max_entries=MAX_ENTRIES, show_spinner=False)
+def prefix_reuse(config):
+    return _study("prefix_reuse", config)
+
+
 def evidence_zip(experiment) -> bytes:
     """Made when asked for: it tells the time."""
     return import_module("kvcore.evidence").zip_bytes(experiment)

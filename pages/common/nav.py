@@ -24,6 +24,16 @@ PAGES = {
         ":material/view_column:",
         "Why are four cached slots not the same as recomputing the last four tokens?",
     ),
+    "fault_bench": (
+        "Fault bench",
+        ":material/bug_report:",
+        "Which mistakes do people really make, at which positions do they show, and which checks miss them?",
+    ),
+    "check_your_own": (
+        "Check your own",
+        ":material/fact_check:",
+        "Is my cache right, and if not, where does it first go wrong and what mistake does that?",
+    ),
 }
 """File stem -> title, icon, question; the order is the order of the questions."""
 

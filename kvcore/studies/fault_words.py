@@ -1,0 +1,204 @@
+"""The fault bench in words: each sentence is made from one fault or one result."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from kvcore.cells import in_ranges, named
+from kvcore.faults import Fault
+from kvcore.studies.fault_compare import CONTENTS, DISTANCE, ENTERED, HEADS, KEPT, MASK, Pair
+from kvcore.studies.fault_runs import GO_BACK, N_DRAFTED, REUSE, TWO, scenario
+from kvcore.studies.fault_settings import NO_WINDOW
+from kvcore.units import plural
+
+if TYPE_CHECKING:
+    from kvcore.studies.fault_bench import Config
+    from kvcore.studies.fault_result import Result
+
+CLASSES = {
+    "C1": "causal mask in the wrong corner",
+    "C2": "padding not carried into cached calls",
+    "C3": "wrong layer, head, tensor or pattern",
+    "C4": "positions of new tokens",
+    "C5": "window off by one",
+    "C6": "window missing on one path",
+    "C7": "prefix reuse",
+    "C8": "going back",
+    "C9": "evicted before it was read",
+    "C10": "turning cached keys",
+    "C11": "capacity and append",
+    "C12": "order of a ring",
+    "C13": "length read at the wrong time",
+    "C14": "one index for a ragged batch",
+    "C15": "causal mask dropped",
+    "C16": "beam reordering",
+    "C17": "shared, lost or left-over entries",
+    "C18": "terms that depend on the length",
+}
+"""The classes of reported faults, in a few words."""
+
+TABLE = {ENTERED: "tokens", HEADS: "heads", MASK: "mask"}
+"""The table of the result that holds an aspect's numbers; the other aspects are in `entries`."""
+
+KINDS = {"PR": "pull", "issue": "issues"}
+
+
+def sentence(fault: Fault) -> str:
+    """The fault's name, class and sentence."""
+    return f"Deliberate mistake “{fault.title}” ({class_name(fault)}): {fault.sentence}"
+
+
+def class_name(fault: Fault) -> str:
+    also = f", also {', '.join(fault.also)}" if fault.also else ""
+    return f"{fault.fault_class}, {CLASSES[fault.fault_class]}{also}"
+
+
+def facts(fault: Fault) -> pd.DataFrame:
+    """What is known of a fault, one row a fact."""
+    known = {
+        "class": class_name(fault),
+        "what goes wrong": fault.sentence,
+        "wrong": fault.wrong,
+        "right": fault.right,
+        "reported in": "; ".join(fault.reported),
+        "hidden by": fault.hidden_by,
+    }
+    return pd.DataFrame({"fact": known.keys(), "what": known.values()})
+
+
+def linked(reported: str) -> str:
+    """A report as a Markdown link where it names owner and repository: `owner/name PR 12`."""
+    found = re.fullmatch(r"([\w.-]+/[\w.-]+) (PR|issue) (\d+)", reported)
+    return f"[{reported}](https://github.com/{found[1]}/{KINDS[found[2]]}/{found[3]})" if found else reported
+
+
+def chosen(config: Config) -> str:
+    """The setting in which both steps are run."""
+    decoder, setting = config.setting.decoder, config.setting
+    windows = "no window"
+    if config.shape.pattern != NO_WINDOW:
+        windows = f"window {config.window} ({'every layer' if config.shape.pattern == 'all' else config.shape.pattern})"
+    sinks = f", {plural(setting.n_sinks, 'sink')}" if setting.n_sinks else ""
+    heads = f"{plural(decoder.n_heads, 'head')} on {plural(decoder.n_kv_heads, 'KV head')}"
+    positions = {"none": "no positions", "alibi": "ALiBi"}.get(decoder.positions, f"{decoder.positions} positions")
+    return f"{positions}, {windows}{sinks}, {heads}, {plural(decoder.n_layers, 'layer')}, {decoder.dtype}"
+
+
+def staged(config: Config) -> str:
+    """What happens besides the calls themselves, in the faults that show in no single sequence."""
+    kind, event = scenario(config.mistake), config.event
+    calls = "calls of " + ", ".join(map(str, config.sizes))
+    start = sum(config.sizes[:event])
+    if kind == REUSE:
+        stored = f"the same {config.length} tokens"
+        if config.mistake.reuse.least_anew:
+            stored = f"{plural(start + config.sizes[event], 'token')}, another one at position {start}"
+        return f"A prefix lies in the store: {stored}. One call computes what is not reused."
+    if event == 0:
+        return f"The tokens come in {calls}; with a single call nothing can happen before it."
+    if kind == GO_BACK:
+        n_drafted = min(N_DRAFTED, config.length - start)
+        return (
+            f"The tokens come in {calls}. Before call {event}, {plural(n_drafted, 'drafted token')}"
+            f" {'is' if n_drafted == 1 else 'are'} run, rejected, and the cache goes back to {plural(start, 'token')}."
+        )
+    if kind == TWO:
+        before = start - config.sizes[event - 1]
+        return (
+            f"Another sequence runs first. Then the tokens come in {calls}; before call {event}, a second branch puts"
+            f" other tokens at {named('position', np.arange(before, start))} from the same older cache."
+        )
+    return f"The tokens come in {calls}."
+
+
+def lacking(result: Result) -> str:
+    """What must be chosen otherwise for the fault to be in force."""
+    return (
+        f"“{result.config.mistake.title}” {result.lacks} to be in force; choose that, or leave the setting at"
+        " “as the fault needs”"
+    )
+
+
+def answer(result: Result) -> str:
+    """Both runs against the full path."""
+    if result.lacks:
+        return f"{lacking(result)}."
+    right, wrong = result.compared(result.right), result.compared(result.wrong)
+    return " ".join([f"Right step: {right.in_words()}.", f"Wrong step: {wrong.in_words()}.", *_where(result)])
+
+
+def _where(result: Result) -> Iterator[str]:
+    firsts = [result.compared(result.wrong, layer).first_beyond for layer in range(result.config.n_layers)]
+    if all(first is None for first in firsts):
+        yield f"The fault does not show here; what hides it: {result.config.mistake.hidden_by}."
+        return
+    layer = next(index for index, first in enumerate(firsts) if first is not None)
+    if len(firsts) > 1:
+        yield f"It enters after layer {layer + 1}, first at position {firsts[layer]}."
+    if result.config.mistake.wrong_reference:
+        yield "The full path that the wrong step is compared with has the same rule."
+    if result.wrong.n_reused or result.right.n_reused:
+        yield (
+            f"The right step reuses {plural(result.right.n_reused, 'stored token')}, the wrong one"
+            f" {result.wrong.n_reused}; only what is computed anew can be compared."
+        )
+
+
+def step(result: Result) -> str:
+    """What is changed in the call and layer that are looked at."""
+    if result.pair is None:
+        return ""
+    place = result.right.calls[result.call].place
+    where = f"Call {result.call} ({named('position', place)}), layer {result.layer + 1}"
+    if result.first is None:
+        return f"{where}: both steps are the same here, as in every other call and layer."
+    if not result.changed:
+        return f"{where}: both steps are the same here; the first that differs is {_named(result.first)}."
+    if result.first == (result.call, result.layer):
+        where += ", is the first in which the steps differ. The fault"
+    else:
+        where += f". By here (the first that differs is {_named(result.first)}) the fault"
+    details = "; ".join(_detail(result.pair, aspect) for aspect in result.changed)
+    same = f" The same on both sides: {_listed(result.same)}." if result.same else ""
+    return f"{where} changes {details}.{same}"
+
+
+def _named(at: tuple[int, int]) -> str:
+    return f"call {at[0]}, layer {at[1] + 1}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
+
+
+def _detail(pair: Pair, aspect: str) -> str:
+    """An aspect with how much of it is changed."""
+    if aspect == MASK:
+        hidden, shown = (pair.wrong_reads < pair.right_reads).sum(), (pair.wrong_reads > pair.right_reads).sum()
+        found = [f"{n} wrongly {how}" for n, how in ((hidden, "hidden"), (shown, "shown")) if n]
+        return f"{aspect} (cells: {' and '.join(found)})"
+    if aspect == ENTERED:
+        become = "becomes" if len(pair.place) == 1 else "become"
+        return f"{aspect} ({in_ranges(pair.right_entered)} {become} {in_ranges(np.unique(pair.wrong_entered))})"
+    if aspect == CONTENTS:
+        return f"{aspect} ({named('position', np.flatnonzero(pair.read_otherwise))})"
+    if aspect == HEADS:
+        return f"{aspect} ({plural(int((pair.right.heads != pair.wrong.heads).sum()), 'head')})"
+    if aspect == DISTANCE:
+        return aspect
+    assert aspect == KEPT
+    found = []
+    if pair.missing.any():
+        found.append(f"{named('position', np.flatnonzero(pair.missing))} missing")
+    if pair.surplus[:-1].any():
+        found.append(f"{named('position', np.flatnonzero(pair.surplus[:-1]))} kept once too often")
+    if pair.surplus[-1]:
+        found.append(f"{pair.kept_wrong[-1]} entries of no position of this sequence")
+    if pair.kept_otherwise.any():
+        found.append(f"other numbers at {named('position', np.flatnonzero(pair.kept_otherwise))}")
+    return f"{aspect} ({', '.join(found)})"
