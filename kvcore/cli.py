@@ -1,4 +1,4 @@
-"""The command line: run, audit, bench, show, verify, architectures. Each command imports only what it needs, when it runs.
+"""The command line. Each command imports only what it needs, when it runs.
 
 Exit codes: 0 as it should be; 1 a right path beyond tolerance, evidence that disagrees or a faulty cache; 2 a request
 that cannot be met, in one line on stderr that says what is wrong and what is allowed. A fault of the
@@ -131,6 +131,12 @@ def _verify(parser: Parser, argv: Sequence[str]) -> int:
     return verify_command.command(parser, argv)
 
 
+def _selfcheck(parser: Parser, argv: Sequence[str]) -> int:
+    from kvcore.verification.selfcheck import command
+
+    return command(parser, argv)
+
+
 def _architectures(parser: Parser, argv: Sequence[str]) -> int:
     from kvcore.integrations.record import command
 
@@ -143,5 +149,6 @@ COMMANDS: dict[str, tuple[str, Callable[[Parser, Sequence[str]], int]]] = {
     "bench": ("measure ratios of run times", _bench),
     "show": ("print the numbers of one page", _show),
     "verify": ("check somebody's cached decoding against their full forward", _verify),
+    "selfcheck": ("try verify on every planted fault and every right combination", _selfcheck),
     "architectures": ("verify small models of published architectures, and print the table", _architectures),
 }

@@ -23,6 +23,10 @@ CHANGED_BY = 0.5
 WINDOW = 4
 SCOPE, OTHER_SCOPE = "one", "another"
 CONDITIONS = ("same-prefix", "edited-prefix", "different-weights", "different-window", "different-scope", "new-suffix")
+HITS = ("same-prefix", "new-suffix")
+"""The stored prefix is the one asked for, by whom it belongs to."""
+DECIDING = ("edited-prefix", "different-weights", "different-window")
+"""Keys and values are others; under another scope they are the same."""
 
 
 def edited(prefix: tuple[int, ...], at: int, token: int) -> tuple[int, ...]:

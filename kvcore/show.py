@@ -24,8 +24,8 @@ STUDIES = (
     "sliding_window",
     "fault_bench",
     "check_matrix",
-    "check_your_own",
     "prefix_reuse",
+    "check_your_own",
 )
 """Modules of `kvcore.studies`, one a page."""
 

@@ -14,7 +14,7 @@ _PATTERNS: tuple[tuple[int | None, ...], ...] = ((None,), (WINDOW,), (WINDOW, No
 
 
 def example(fault: Fault, seed: int = 0) -> Setting:
-    """The first of a few settings that has what the fault needs: rotary before added positions, no window before one."""
+    """The first of a few settings that has what the fault needs, rotary positions and no window before others."""
     for n_sinks, scheme, windows in product((0, 2), _SCHEMES, _PATTERNS):
         decoder = DecoderConfig(seed=seed, d_model=32, n_layers=3, n_heads=4, n_kv_heads=2, positions=scheme)
         setting = Setting(decoder, windows, n_sinks)

@@ -30,12 +30,13 @@ def anywhere(setting: Setting) -> str:
 class Fault:
     """One mistake that people make.
 
-    `fault_class` is its code in the catalogue of reports, `also` further classes that list it; `deviate`
+    `fault_class` is its code in the catalogue of reports, `also` further classes that list it. `deviate`
     gives the wrong rules from a setting whose cache grows, anew for every decoder, since some faults
-    remember; `needs` says in words what a setting lacks for the fault to be in force, or nothing;
-    `crop` and `reuse` are how it goes back and reuses prefixes, right but for the faults that lie there;
-    `across_sequences` marks what one sequence leaves for the next; `wrong_reference` marks a fault that the full path
-    of such a decoder has as well.
+    remember; `needs` says in words what a setting lacks for the fault to be in force, or nothing.
+    `crop` and `reuse` are how it goes back and reuses prefixes, right but for the faults that lie there.
+    `wrong_reference` marks a fault that the full path of such decoders has as well, `across_sequences`
+    what one sequence leaves for the next, and `shown_by` names the hook without which a checker cannot
+    see it.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Fault:
     reuse: ReuseRules = RIGHT_REUSE
     wrong_reference: bool = False
     across_sequences: bool = False
+    shown_by: str = ""
 
     @property
     def title(self) -> str:

@@ -21,6 +21,7 @@ FAULTS = (
         reported=("claude-code-local issue 46", "lucebox issue 216"),
         hidden_by="prefixes that do not differ",
         reuse=ReuseRules(common=_one_past_the_edit),
+        shown_by="reuse",
     ),
     Fault(
         "prefix_key_without_tokens",
@@ -31,6 +32,7 @@ FAULTS = (
         reported=("vllm-project/vllm PR 12621", "vllm-project/vllm issue 3264"),
         hidden_by="prefixes that do not differ",
         reuse=ReuseRules(common=lambda stored, wanted: len(stored)),
+        shown_by="reuse",
     ),
     Fault(
         "last_token_fed_twice",
@@ -41,5 +43,6 @@ FAULTS = (
         reported=("mlxcel issue 1760", "Rapid-MLX PR 1124"),
         hidden_by="requests longer than what is stored",
         reuse=ReuseRules(least_anew=0),
+        shown_by="reuse",
     ),
 )

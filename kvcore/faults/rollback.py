@@ -30,6 +30,7 @@ FAULTS = (
         reported=("huggingface/transformers issue 30312", "pie PR 197"),
         hidden_by="rounds in which every draft is accepted",
         crop=_one_more,
+        shown_by="crop",
     ),
     Fault(
         "crop_keeps_one_fewer",
@@ -40,6 +41,7 @@ FAULTS = (
         reported=("mlxcel PR 1002",),
         hidden_by="rounds in which every draft is accepted",
         crop=_one_fewer,
+        shown_by="crop",
     ),
     Fault(
         "crop_does_nothing",
@@ -50,5 +52,6 @@ FAULTS = (
         reported=("ml-explore/mlx-lm PR 1109",),
         hidden_by="rounds in which every draft is accepted",
         crop=_nothing,
+        shown_by="crop",
     ),
 )

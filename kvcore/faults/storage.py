@@ -416,6 +416,7 @@ FAULTS = (
         hidden_by="one sequence at a time",
         deviate=lambda setting: _remembering(_one_buffer, setting),
         across_sequences=True,
+        shown_by="copy",
     ),
     Fault(
         "cache_not_reset",

@@ -12,10 +12,10 @@ from kvcore.figures.theme import SEQUENTIAL, empty_figure, figure
 from kvcore.studies.check_matrix import Result
 from kvcore.studies.check_row import CHECKS, RIGHT_STEP, SPLITS
 
-WRAPPED = {split: "<br>".join(wrap(split, 9)) for split in SPLITS}
+WRAPPED = {split: "<br>".join(wrap(split, 8)) for split in SPLITS}
 """Splits as they fit above a narrow column."""
 
-LABEL = 24
+LABEL = 22
 """Letters of a row's name that fit on one line beside five columns of a phone."""
 
 ROW = 36
@@ -78,11 +78,12 @@ def _heat(counts: np.ndarray, most: int, names: list[str], down: str, what: str,
     }  # fmt: skip
     return figure(
         [cells, written],
-        96 + row * len(names),
-        margin={"l": 158, "r": 8, "t": 84, "b": 12},
+        136 + row * len(names),
+        margin={"l": 150, "r": 8, "t": 124, "b": 12},
         xaxis={
             "title": {"text": f"split into calls ({what})"}, "side": "top", "tickvals": np.arange(len(columns)),
-            "ticktext": columns, "tickangle": 0, "range": [-0.5, len(columns) - 0.5], "showgrid": False,
+            "ticktext": columns, "tickangle": 0, "tickfont": {"size": 10},
+            "range": [-0.5, len(columns) - 0.5], "showgrid": False,
             "zeroline": False,
         },
         yaxis={

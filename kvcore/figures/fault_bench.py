@@ -20,7 +20,7 @@ from kvcore.figures.theme import (
 from kvcore.studies.fault_compare import DISTANCE, ENTERED, HEADS
 from kvcore.studies.fault_result import Result
 
-READ, MASKED, HIDDEN, SHOWN = "read", "not read", "wrongly not read", "wrongly read"
+VISIBLE, MASKED, HIDDEN, SHOWN = "visible", "masked", "wrongly hidden", "wrongly shown"
 KEPT, SPARE, MISSING, SURPLUS, OTHER = (
     "kept", "kept, never read again", "missing", "wrongly kept", "kept with other numbers",
 )  # fmt: skip
@@ -97,7 +97,7 @@ def mask(result: Result, wrong: bool) -> go.Figure:
         "colorscale": [[step / 2, color] for step, color in enumerate(scale)], "xgap": 2, "ygap": 2,
     }  # fmt: skip
     legend = {
-        "type": "scatter", "mode": "markers", "name": READ, "x": [None], "y": [None],
+        "type": "scatter", "mode": "markers", "name": VISIBLE, "x": [None], "y": [None],
         "marker": {"symbol": "square", "size": 10, "color": COLOR["visible"]},
     }  # fmt: skip
     marks = [_marks(kind, *np.nonzero(cells)[::-1], n_columns) for kind, cells in kinds.items() if cells.any()]
@@ -108,6 +108,7 @@ def mask(result: Result, wrong: bool) -> go.Figure:
         _named_positions(n_keys, other, "key, absolute position"),
         {"title": {"text": "query, place"}, **_rows([str(place) for place in pair.place])},
         max(26, min(44, 260 // n_rows)) * n_rows,
+        100,
     )
 
 
@@ -151,6 +152,7 @@ def kept(result: Result) -> go.Figure:
         _named_positions(n_keys, other, "entry, absolute position"),
         {"title": {"text": "step"}, **_rows(["right", "wrong"])},
         90,
+        155,
     )
 
 
@@ -172,9 +174,10 @@ def contents(result: Result) -> go.Figure:
         return empty_figure(NOTHING)
     pair, position = result.pair, np.arange(len(result.pair.needed))
     lines = [
-        error_line("keys", position, pair.key_gap, Line(COLOR["key"], "x", "dot")),
+        error_line("keys", position, pair.key_gap, Line(COLOR["key"], "circle-open", "dot")),
         error_line("values", position, pair.value_gap, Line(COLOR["fault"], "cross", "dot")),
     ]
+    lines[0]["marker"] |= {"size": 14, "line": {"width": 2}}
     shape, note = tolerance_line(pair.tolerance)
     gaps = np.concatenate([pair.key_gap, pair.value_gap])
     finite = gaps[np.isfinite(gaps)]
@@ -203,19 +206,19 @@ def marks(result: Result, aspect: str) -> go.Figure:
     traces = [
         {
             "type": "scatter", "mode": "markers", "name": name, "x": x, "y": y,
-            "marker": {"symbol": symbol, "size": size, "color": color, "line": {"width": 2, "color": color}},
+            "marker": {"symbol": symbol, "size": size, "color": color, "line": {"width": outline, "color": color}},
             "hovertemplate": f"{across} %{{x}}<br>{down} %{{y}}<extra>{name}</extra>",
         }
-        for name, y, symbol, size, color in (
-            ("right step", right, "circle-open", 13, COLOR["reference"]),
-            ("wrong step", wrong, "x", 8, COLOR["fault"]),
+        for name, y, symbol, size, outline, color in (
+            ("right step", right, "circle-open", 14, 2, COLOR["reference"]),
+            ("wrong step", wrong, "x", 8, 0, COLOR["fault"]),
         )
     ]  # fmt: skip
     whole = {"zeroline": False}
     few = max(np.nanmax(right), np.nanmax(wrong)) - min(np.nanmin(right), np.nanmin(wrong)) <= 12
     return framed(
         traces,
-        340,
+        320,
         xaxis={"title": {"text": across}, **whole} | ({"dtick": 1} if len(x) <= 12 else {}),
         yaxis={"title": {"text": down}, **whole} | ({"dtick": 1} if few else {}),
     )
@@ -252,10 +255,13 @@ def _rows(names: list[str]) -> dict:
     }  # fmt: skip
 
 
-def _grid(traces: list[dict], xaxis: dict, yaxis: dict, height: int) -> go.Figure:
-    """Rows down and positions right, with a legend of at most two lines below."""
-    top, bottom = 34, 92
-    legend = {"orientation": "h", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0, "entrywidth": 135}
+def _grid(traces: list[dict], xaxis: dict, yaxis: dict, height: int, entry: int) -> go.Figure:
+    """Rows down and positions right, with a legend of at most two lines below, so that two grids lie level."""
+    top, bottom = 34, 112
+    legend = {
+        "orientation": "h", "xref": "container", "yref": "container", "yanchor": "bottom", "y": 0, "x": 0,
+        "entrywidth": entry,
+    }  # fmt: skip
     return figure(
         traces,
         top + height + bottom,

@@ -25,7 +25,7 @@ UNCHECKED = Line(COLOR["fault"], "x", "dot")
 SYMBOLS = ("circle", "diamond", "square")
 """One for each seed."""
 
-COMPUTED, STORED, STALE, EVICTED = "computed", "from the store", "from the store, not this request's", "evicted"
+COMPUTED, STORED, STALE, EVICTED = "computed", "stored", "stored, wrong here", "evicted"
 MARK = {
     COMPUTED: {"symbol": "square-open", "color": COLOR["new"], "size": 13, "line": {"width": 2}},
     STORED: {"symbol": "square", "color": COLOR["cached"], "size": 13},
@@ -38,23 +38,25 @@ def experiment(result: Result) -> go.Figure:
     """Every condition in a row: how far keyed and unchecked reuse are from fresh computation, a mark a seed."""
     if not result.experiment:
         return empty_figure("No seed was run.")
+    names = list(dict.fromkeys(row["condition"] for row in result.experiment))
+    seeds = list(dict.fromkeys(row["seed"] for row in result.experiment))
     traces = []
-    for way, style, suffix in (("keyed", KEYED, "-open"), ("unchecked", UNCHECKED, "-x-open")):
-        for seed, symbol in zip(dict.fromkeys(row["seed"] for row in result.experiment), SYMBOLS * 9, strict=False):
+    for way, style, suffix, beside in (("keyed", KEYED, "-open", -0.18), ("unchecked", UNCHECKED, "-x-open", 0.18)):
+        for seed, symbol in zip(seeds, SYMBOLS * len(seeds), strict=False):
             rows = [row for row in result.experiment if row["seed"] == seed]
             error = np.array([row[f"{way}_error"] for row in rows])
             traces.append(
                 {
                     "type": "scatter", "mode": "markers", "name": f"{way}, seed {seed}", "x": on_log_axis(error),
-                    "y": [_in_two_lines(row["condition"]) for row in rows], "customdata": error,
+                    "y": [names.index(row["condition"]) + beside for row in rows], "customdata": error,
+                    "text": [in_words(row["condition"]) for row in rows],
                     "marker": {
                         "symbol": f"{symbol}{suffix}", "color": style.color, "size": 12,
                         "line": {"width": 2, "color": style.color},
                     },
-                    "hovertemplate": f"%{{y}}<br>{way}, seed {seed}: %{{customdata:.2e}}<extra></extra>",
+                    "hovertemplate": f"%{{text}}<br>{way}, seed {seed}: %{{customdata:.2e}}<extra></extra>",
                 }
             )  # fmt: skip
-    names = list(dict.fromkeys(_in_two_lines(row["condition"]) for row in result.experiment))
     line, note = tolerance_line(result.tolerance)
     upright = line | {"xref": "x", "x0": line["y0"], "x1": line["y0"], "yref": "paper", "y0": 0, "y1": 1}
     above = note | {"xref": "x", "x": note["y"], "xanchor": "center", "yref": "paper", "y": 1}
@@ -65,14 +67,12 @@ def experiment(result: Result) -> go.Figure:
         left=8,
         xaxis=error_axis(title="largest difference from fresh computation") | ticks | {"tickangle": 0},
         yaxis={
-            "categoryorder": "array",
-            "categoryarray": names[::-1],
-            "automargin": True,
-            "title": {"text": "condition"},
+            "tickvals": list(range(len(names))), "ticktext": [in_words(name).replace(" ", "<br>") for name in names],
+            "range": [len(names) - 0.5, -0.5], "automargin": True, "zeroline": False, "title": {"text": "condition"},
         },
         shapes=[upright],
         annotations=[above],
-    )
+    )  # fmt: skip
 
 
 def differences(result: Result) -> go.Figure:
@@ -130,7 +130,7 @@ def entries(result: Result) -> go.Figure:
         xaxis=position_axis(n_all) | {"dtick": 1, "range": [-0.6, n_all - 0.4], "tickangle": 0},
         yaxis={
             "categoryorder": "array", "categoryarray": rows[::-1], "automargin": True,
-            "range": [-0.6, len(rows) - 0.4], "title": {"text": "way and layer"},
+            "range": [-0.6, len(rows) - 0.4], "showgrid": False, "title": {"text": "way and layer"},
         },
     )  # fmt: skip
 
@@ -153,7 +153,3 @@ def _tokens(result: Result) -> list[dict]:
         "hoverinfo": "skip",
     }  # fmt: skip
     return [*texts, *([ring] if other.size else [])]
-
-
-def _in_two_lines(condition: str) -> str:
-    return in_words(condition).replace(" ", "<br>")

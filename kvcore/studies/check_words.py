@@ -14,7 +14,8 @@ from kvcore.units import plural
 if TYPE_CHECKING:
     from kvcore.studies.check_matrix import Result
 
-EVERY, ONE = CHECKS.index("every position"), SPLITS.index("one call")
+EVERY, LAST, ARGMAX = (CHECKS.index(check) for check in ("every position", "last position", "every argmax"))
+ONE = SPLITS.index("one call")
 
 
 def reading(result: Result) -> str:
@@ -29,9 +30,14 @@ def _sentences(result: Result) -> Iterator[str]:
         f"Of {plural(len(config.faults), 'fault')}, each check under its best split notices in {models}: {at_best}"
         f" ({config.dtype}, tolerance {TOLERANCE[config.dtype]:g})."
     )
+    single, best = int(always[EVERY].max()), int(always[EVERY].argmax())
+    if single > (weaker := always[:EVERY, best])[LAST]:
+        yield (
+            f"Under {SPLITS[best]}, the last position misses {single - weaker[LAST]} of the faults that every position"
+            f" notices, and every argmax {single - weaker[ARGMAX]}."
+        )
     yield f"One call with all tokens, at every position, notices {always[EVERY, ONE]}."
     together = (result.noticed[:, EVERY] == config.n_models).any(axis=1)
-    single = int(always[EVERY].max())
     if together.sum() > single:
         yield f"No single split notices all that can be seen: the five together, at every position, {together.sum()}."
     unseen = int((~result.plain).sum())

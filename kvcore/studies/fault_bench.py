@@ -60,7 +60,7 @@ class Config:
                 raise ValueError(f"{name} is {given}; it must be one of {', '.join(map(str, HEADS))}")
         if self.n_sinks is not None:
             check_int("sinks", self.n_sinks, 0, MAX_SINKS)
-        _ = self.setting
+        _ = self.setting, self.sizes
         if self.call is not None:
             check_int("call", self.call, 0, self.n_calls - 1)
         if self.layer is not None:

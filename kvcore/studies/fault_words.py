@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from kvcore.cells import in_ranges, named
+from kvcore.compare import Comparison
 from kvcore.faults import Fault
 from kvcore.studies.fault_compare import CONTENTS, DISTANCE, ENTERED, HEADS, KEPT, MASK, Pair
 from kvcore.studies.fault_runs import GO_BACK, N_DRAFTED, REUSE, TWO, scenario
@@ -86,6 +87,7 @@ def chosen(config: Config) -> str:
     sinks = f", {plural(setting.n_sinks, 'sink')}" if setting.n_sinks else ""
     heads = f"{plural(decoder.n_heads, 'head')} on {plural(decoder.n_kv_heads, 'KV head')}"
     positions = {"none": "no positions", "alibi": "ALiBi"}.get(decoder.positions, f"{decoder.positions} positions")
+    positions = positions[0].upper() + positions[1:]
     return f"{positions}, {windows}{sinks}, {heads}, {plural(decoder.n_layers, 'layer')}, {decoder.dtype}"
 
 
@@ -129,7 +131,17 @@ def answer(result: Result) -> str:
     if result.lacks:
         return f"{lacking(result)}."
     right, wrong = result.compared(result.right), result.compared(result.wrong)
-    return " ".join([f"Right step: {right.in_words()}.", f"Wrong step: {wrong.in_words()}.", *_where(result)])
+    return " ".join([f"Right step: {apart(right)}.", f"Wrong step: {apart(wrong)}.", *_where(result)])
+
+
+def apart(found: Comparison) -> str:
+    """How far one run is from its full path; of a single position that is said so."""
+    if len(found.position) > 1:
+        return found.in_words()
+    within = "within" if found.equal else "beyond"
+    return (
+        f"{found.largest:.2g} off at position {found.position[0]}, the only one computed: {within} {found.tolerance:g}"
+    )
 
 
 def _where(result: Result) -> Iterator[str]:

@@ -103,13 +103,18 @@ class Result:
         return words.scope(self)
 
     @property
-    def play_reading(self) -> str:
-        """Whether and how far the stored prefix may be used, and what using it anyway does."""
-        return words.play(self)
+    def verdict(self) -> str:
+        """Whether and how far the stored prefix may be used for the chosen request, and the rows projected."""
+        return words.verdict(self)
+
+    @property
+    def outcome(self) -> str:
+        """What using it by the key, and unchecked, does."""
+        return words.outcome(self)
 
     @property
     def reading(self) -> str:
-        return " ".join([self.experiment_reading, self.scope_reading, self.play_reading])
+        return " ".join([self.experiment_reading, self.scope_reading, self.verdict, self.outcome])
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """One frame a figure."""
@@ -133,11 +138,11 @@ class Result:
             {
                 "seed": [row["seed"] for row in self.experiment],
                 "condition": [row["condition"] for row in self.experiment],
-                "what is different": [CHANGED[row["condition"]] for row in self.experiment],
+                "stored prefix": ["used" if row["reused"] else "not used" for row in self.experiment],
+                "projected rows": [row["projected_rows"] for row in self.experiment],
                 "unchecked": [row["unchecked_error"] for row in self.experiment],
                 "keyed": [row["keyed_error"] for row in self.experiment],
-                "stored prefix": ["used" if row["reused"] else "not used" for row in self.experiment],
-                "projected rows, keyed": [row["projected_rows"] for row in self.experiment],
+                "what is different": [CHANGED[row["condition"]] for row in self.experiment],
             }
         )
 
@@ -146,9 +151,9 @@ class Result:
         return pd.DataFrame(
             {
                 "way": list(ways),
+                "projected rows": [way.projected_rows for way in ways.values()],
                 "tokens reused": [way.n_reused for way in ways.values()],
                 "tokens computed": [len(self.asked_ids) - way.n_reused for way in ways.values()],
-                "projected rows, counted": [way.projected_rows for way in ways.values()],
                 "3·L·(T − reused)": [self.formula(way) for way in ways.values()],
                 "largest difference": [self.compared(way).largest for way in ways.values()],
                 f"within {self.tolerance:g}": ["yes" if self.compared(way).equal else "no" for way in ways.values()],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kvcore.cells import named
 from kvcore.compare import Comparison
+from kvcore.prefix_experiment import DECIDING, HITS
 from kvcore.units import plural
 
 if TYPE_CHECKING:
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 DIGEST = 12
 """Characters of a digest that are shown."""
+
+AT_FAULT = "the engine is at fault"
+"""What must not happen."""
 
 
 def key_value(name: str, value: object) -> str:
@@ -44,32 +48,37 @@ def experiment(result: Result) -> str:
 
 def _experiment(result: Result) -> Iterator[str]:
     rows, limit = result.experiment, result.tolerance
-    seeds, conditions = dict.fromkeys(row["seed"] for row in rows), dict.fromkeys(row["condition"] for row in rows)
+    seeds, conditions = (len({row[name] for row in rows}) for name in ("seed", "condition"))
+    keyed = f"Over {plural(seeds, 'seed')} and {plural(conditions, 'condition')}, keyed reuse"
     worst = max(rows, key=lambda row: row["keyed_error"])
-    keyed = f"Over {plural(len(seeds), 'seed')} and {plural(len(conditions), 'condition')}, keyed reuse"
     if worst["keyed_error"] <= limit:
         yield f"{keyed} stays within {worst['keyed_error']:.2g} of fresh computation (float64, tolerance {limit:g})."
     else:
-        yield (
-            f"{keyed} is off by {worst['keyed_error']:.2g} under “{in_words(worst['condition'])}” with seed {worst['seed']}, beyond"
-            f" {limit:g}, so the engine is at fault."
-        )
+        yield f"{keyed} is off by {_size(worst, 'keyed_error')}, beyond {limit:g}: {AT_FAULT}."
     for reused, what in ((True, "It uses the stored prefix under"), (False, "It computes anew under")):
         those = [row for row in rows if row["reused"] is reused]
         counts = listed([str(n) for n in sorted({row["projected_rows"] for row in those})]) or "no"
         yield f"{what} {_conditions(those)}: {counts} projected rows."
+    if {row["condition"] for row in rows if row["reused"]} != set(HITS):
+        yield f"It should use it under {listed([f'“{in_words(name)}”' for name in HITS])} alone: {AT_FAULT}."
     wrong = [row for row in rows if not row["unchecked_error"] <= limit]
-    if wrong:
-        least, most = (pick(wrong, key=lambda row: row["unchecked_error"]) for pick in (min, max))
-        yield (
-            f"Unchecked, a deliberate mistake, the stored prefix is off by {least['unchecked_error']:.2g}"
-            f" ({in_words(least['condition'])}, seed {least['seed']}) to {most['unchecked_error']:.2g} ({in_words(most['condition'])}, seed"
-            f" {most['seed']}) under {_conditions(wrong)}, where something that decides keys and values differs, and"
-            " right under the others."
-        )
+    if not wrong:
+        yield f"Unchecked reuse shows nowhere, though it is a mistake: {AT_FAULT}."
+        return
+    least, most = (pick(wrong, key=lambda row: row["unchecked_error"]) for pick in (min, max))
+    yield (
+        f"Unchecked, a deliberate mistake, the stored prefix is off by {_size(least, 'unchecked_error')} to"
+        f" {_size(most, 'unchecked_error')} under {_conditions(wrong)} and right under the others."
+    )
+    if {row["condition"] for row in wrong} == set(DECIDING):
+        yield "Those are the conditions in which something that decides keys and values differs."
 
 
-def _conditions(rows: Sequence[dict[str, object]]) -> str:
+def _size(row: Mapping[str, object], error: str) -> str:
+    return f"{row[error]:.2g} ({in_words(row['condition'])}, seed {row['seed']})"
+
+
+def _conditions(rows: Sequence[Mapping[str, object]]) -> str:
     return listed(list(dict.fromkeys(f"“{in_words(row['condition'])}”" for row in rows))) or "no condition"
 
 
@@ -78,20 +87,25 @@ def scope(result: Result) -> str:
     rows = {row["condition"]: row for row in result.experiment}
     same = max(row["unchecked_error"] for row in result.experiment if row["condition"] == "different-scope")
     hit, miss = rows["same-prefix"]["projected_rows"], rows["different-scope"]["projected_rows"]
-    equal = f"differ by no more than {same:.2g}" if same else "are exactly the same"
+    equal = f"differ from fresh ones by no more than {same:.2g}" if same else "are exactly the fresh ones"
     return (
-        f"Under another scope the rows {equal}, and the store must refuse all the same: the scope says whose prefix it"
-        f" is. A hit leaves {hit} rows to project instead of {miss}, and who asks may notice that in the time to the"
-        " answer. So with one store for all, a user could try prefixes and learn which ones another has sent."
+        f"Under another scope the unchecked rows {equal}, and the store must refuse all the same: the scope says whose"
+        f" prefix it is. A hit leaves {hit} rows to project instead of {miss}, and who asks may notice that in the time"
+        " to the answer. So with one store for all, a user could try prefixes and learn which ones another has sent."
     )
 
 
-def play(result: Result) -> str:
-    """May the stored prefix be used, how far, what does using it anyway do, and why."""
-    return " ".join([_verdict(result), _rows(result), *_outcomes(result)])
+def verdict(result: Result) -> str:
+    """May the stored prefix be used, how far, why not, and how many rows each way projects."""
+    return f"{_may_be_used(result)} {_rows(result)}"
 
 
-def _verdict(result: Result) -> str:
+def outcome(result: Result) -> str:
+    """What using it by the key, and unchecked, does."""
+    return " ".join(_outcomes(result))
+
+
+def _may_be_used(result: Result) -> str:
     n_stored, n_all, n_common = len(result.stored_ids), len(result.asked_ids), result.n_common
     anew = f"all {n_all} tokens are computed anew"
     edit = ""
@@ -114,8 +128,8 @@ def _verdict(result: Result) -> str:
     if result.evicted_too_much:
         gone = named("position", np.flatnonzero(~result.entries.held.all(axis=0)))
         return (
-            f"The key is the same and {edit}, but {before} cannot be reused either: the stored cache has evicted {gone},"
-            f" of which the token at position {n_common} reads some. So {anew}."
+            f"The key is the same and {edit}, but {before} cannot be reused either: the stored cache has evicted"
+            f" {gone}, of which the token at position {n_common} reads some. So {anew}."
         )
     return (
         f"The stored prefix may be used in part: the key is the same, but {edit}, so only {before}"
@@ -133,7 +147,7 @@ def _rows(result: Result) -> str:
 
 def _outcomes(result: Result) -> Iterator[str]:
     keyed, unchecked = result.compared(result.ways.keyed), result.compared(result.ways.unchecked)
-    fault = "" if keyed.equal else " This must not be, so the engine is at fault."
+    fault = "" if keyed.equal else f" This must not be: {AT_FAULT}."
     yield f"Difference from fresh computation at the suffix positions, by the key: {_in_words(keyed)}.{fault}"
     if not result.changed:
         yield f"Unchecked the same entries are used, right only because nothing differs: {_in_words(unchecked)}."

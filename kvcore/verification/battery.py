@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,7 +107,7 @@ def prepare(subject: Subject, hooks: Hooks, rtol: float | None, atol: float | No
 
 
 def prefix_floor(subject: Subject, base: np.ndarray) -> np.ndarray:
-    """How far full forwards of a few prefixes differ from the whole one, at each position (T,): 0 where none reaches."""
+    """How far full forwards of a few prefixes differ from the whole one, at each position (T,)."""
     length = len(base)
     floor = np.zeros(length)
     for stop in sorted({1, (length + 2) // 3, (2 * length) // 3, length - 1} - {0}):
@@ -342,8 +341,3 @@ def run_battery(subject: Subject, hooks: Hooks, rtol: float | None = None, atol:
     trial.signature |= trial.found.signature(trial.battery, trial.tolerance.rounding)
     trial.responses = trial.found.responses(trial.battery, trial.tolerance.rounding)
     return trial
-
-
-def one_of(ids: Sequence[int]) -> dict[int, int]:
-    """The caller's ids numbered from 0 in the order of first use."""
-    return {token: index for index, token in enumerate(dict.fromkeys(ids))}

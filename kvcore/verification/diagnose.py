@@ -7,23 +7,27 @@ from dataclasses import dataclass, replace
 
 from kvcore.faults import FAULTS, Fault
 from kvcore.setting import Setting
-from kvcore.verification import battery as running
 from kvcore.verification.battery import Trial
-from kvcore.verification.evidence import Battery, Signature
+from kvcore.verification.evidence import Battery, Runs
 from kvcore.verification.hypotheses import Calls, Late, Longer, Short, alternatives, calls_at_fault, settings
-from kvcore.verification.match import distance, response_distance
-from kvcore.verification.plan import BASE, CHUNKS_LAST, LONGER, RESPONSE_CHUNK, RESPONSE_ONES, UNEQUAL
+from kvcore.verification.match import distance, response_distance, same
+from kvcore.verification.plan import BASE, LONGER, PREFILL, RESPONSE_CHUNK, RESPONSE_ONES, UNEQUAL
 from kvcore.verification.simulate import BEYOND, Simulation
 from kvcore.verification.suspects import Suspect, observed
 
-CHEAP = (CHUNKS_LAST, UNEQUAL, RESPONSE_ONES, RESPONSE_CHUNK)
+VOCABULARY = 128
+
+CHEAP = (UNEQUAL, RESPONSE_ONES, RESPONSE_CHUNK)
 """The splits of the first round, with few calls between them."""
 
-FINALISTS, LEAST_FINALISTS, MOST_FINALISTS, NEAR = 12, 6, 16, 0.3
+LEAST_FINALISTS, MOST_FINALISTS, NEAR = 6, 16, 0.2
 """Faults that go on to the whole battery; the others were less like the evidence in the first round."""
 
 SPECIAL = 0.03
 """What it costs to suppose that only calls of some length or from some position on are wrong."""
+
+SHOWN_WEIGHT = 0.5
+"""What outputs by layer and contents of the cache count, where they were given."""
 
 HYBRID = 0.1
 """What it costs an explanation to suppose windows that the full forward does not show."""
@@ -37,42 +41,62 @@ APART = 0.02
 
 @dataclass(eq=False)
 class Candidate:
+    """A fault that was tried, and how unlike the evidence is to what it leaves."""
+
     fault: Fault
-    setting: Setting
+    simulation: Simulation
     calls: Calls
-    signature: Signature
     distance: float
 
 
-def vocabulary(trial: Trial) -> Battery:
-    """The battery with the caller's ids numbered from 0, for a decoder with a vocabulary of its own."""
+def numbered(trial: Trial) -> Battery:
+    """The battery with the caller's ids numbered from 0 in the order of first use, for the engine's decoder."""
     made = trial.battery
-    numbers = running.one_of([token for tokens in made.sequences.values() for token in tokens])
-    sequences = {name: tuple(numbers[token] % 32 for token in tokens) for name, tokens in made.sequences.items()}
-    return Battery(sequences, made.splits, made.runs, made.edited)
+    seen = dict.fromkeys(token for tokens in made.sequences.values() for token in tokens)
+    numbers = {token: index % VOCABULARY for index, token in enumerate(seen)}
+    run = {name for _, names in made.runs for name in names}
+    sequences = {name: tuple(map(numbers.get, made.sequences[name])) for name in run}
+    return replace(made, sequences=sequences)
 
 
 def diagnose(trial: Trial) -> list[Suspect]:
     """Suspects of different classes, the likeliest first; empty where nothing differs."""
     certain = list(_certain(trial))
-    made = vocabulary(trial)
-    cheap = tuple((split, names) for split, names in made.runs if split in CHEAP)
-    if any(bad.any() for (kind, _, sequence), bad in trial.signature.items() if kind == "differs" and sequence == BASE):
+    wrong = {key[2] for key, bad in trial.signature.items() if key[0] == "differs" and bad.any()}
+    if not wrong or any(bad.any() for (kind, _, _), bad in trial.signature.items() if kind == "repeat"):
+        return list(_ranked(certain, [], observed(trial)))
+    made = numbered(trial)
+    if BASE in wrong:
         made = _without(made, LONGER)
-    supposed = [
-        (fault, setting, calls)
-        for setting, windows_only in settings(trial)
-        for fault in FAULTS.values()
-        if not fault.needs(setting) and not (windows_only and not fault.needs(_without_windows(setting)))
-        for calls in alternatives(calls_at_fault(trial), fault)
-    ]
-    first = sorted(
-        (_candidate(trial, made, cheap or made.runs, *one) for one in supposed),
-        key=lambda candidate: candidate.distance,
-    )
-    finalists = [_candidate(trial, made, made.runs, one.fault, one.setting, one.calls) for one in _best(first)]
+    tried = list(_tried(trial, made))
+    finalists = [_again(trial, made, candidate) for candidate in _best(tried)]
     finalists.sort(key=lambda candidate: candidate.distance)
     return list(_ranked(certain, finalists, observed(trial)))
+
+
+def _tried(trial: Trial, made: Battery) -> Iterator[Candidate]:
+    """Every fault that can be in force, under the splits with few calls."""
+    calls_supposed = calls_at_fault(trial)
+    cheap = tuple((split, names) for split, names in made.runs if split in CHEAP) or made.runs
+    for setting, windows_only in settings(trial):
+        simulation = Simulation(setting, made)
+        for fault in FAULTS.values():
+            if fault.shown_by or fault.across_sequences or fault.needs(setting):
+                continue
+            if windows_only and not fault.needs(_without_windows(setting)):
+                continue
+            for calls in alternatives(calls_supposed, fault):
+                yield _candidate(trial, made, cheap, simulation, fault, calls)
+
+
+def _again(trial: Trial, made: Battery, candidate: Candidate) -> Candidate:
+    """A finalist under the whole battery, with what the hooks have shown."""
+    again = _candidate(trial, made, made.runs, candidate.simulation, candidate.fault, candidate.calls)
+    shown = {key: bad for key, bad in trial.signature.items() if key[0] in ("layer", "contents")}
+    if shown:
+        expected = candidate.simulation.shown(candidate.fault, candidate.calls, [key[:2] for key in shown])
+        again.distance += SHOWN_WEIGHT * distance(shown, expected)
+    return again
 
 
 def _certain(trial: Trial) -> Iterator[tuple[str, str]]:
@@ -93,24 +117,24 @@ def _certain(trial: Trial) -> Iterator[tuple[str, str]]:
 
 
 def _best(candidates: list[Candidate]) -> list[Candidate]:
-    """The first ones, and all that are no less alike than the last of them."""
-    limit = candidates[min(FINALISTS, len(candidates)) - 1].distance + 1e-9
-    near = min(limit, candidates[0].distance + NEAR)
-    return [c for c in candidates if c.distance <= near or c in candidates[:LEAST_FINALISTS]][:MOST_FINALISTS]
+    """The most alike, and those next to them."""
+    ordered = sorted(candidates, key=lambda candidate: candidate.distance)
+    near = ordered[0].distance + NEAR
+    return ordered[:LEAST_FINALISTS] + [c for c in ordered[LEAST_FINALISTS:MOST_FINALISTS] if c.distance <= near]
 
 
-def _candidate(trial: Trial, made: Battery, runs, fault: Fault, setting: Setting, calls: Calls) -> Candidate:
-    found = Simulation(fault, setting, calls).found(made, runs)
-    signature = found.signature(made, BEYOND)
-    apart = distance(trial.signature, signature)
-    responses = found.responses(made, BEYOND)
-    if responses:
-        apart += RESPONSE_WEIGHT * response_distance(trial.responses, responses)
-    if len(set(setting.windows)) > 1 and trial.character.drop not in setting.windows:
+def _candidate(
+    trial: Trial, made: Battery, runs: Runs, simulation: Simulation, fault: Fault, calls: Calls
+) -> Candidate:
+    found = simulation.found(fault, calls, runs)
+    apart = distance(trial.signature, found.signature(made, BEYOND))
+    apart += RESPONSE_WEIGHT * response_distance(trial.responses, found.responses(made, BEYOND))
+    windows = simulation.setting.windows
+    if len(set(windows)) > 1 and trial.character.drop not in windows:
         apart += HYBRID
     if isinstance(calls, (Late, Longer, Short)):
         apart += SPECIAL
-    return Candidate(fault, setting, calls, signature, apart)
+    return Candidate(fault, simulation, calls, apart)
 
 
 def _without(made: Battery, left_out: str) -> Battery:
@@ -124,21 +148,36 @@ def _without_windows(setting: Setting) -> Setting:
 
 def _ranked(certain: list[tuple[str, str]], finalists: list[Candidate], seen: str) -> Iterator[Suspect]:
     """One entry a class, by its most alike fault; what is certain comes first."""
-    found = [(FAULTS[name], code, 0.0) for code, name in certain]
+    first: dict[str, tuple[Fault, float, Candidate | None]] = {
+        code: (FAULTS[name], 0.0, None) for code, name in certain
+    }
     for candidate in finalists:
-        fault = candidate.fault
-        found += [(fault, code, candidate.distance) for code in (fault.fault_class, *fault.also)]
-    first: dict[str, tuple[Fault, float]] = {}
-    for fault, code, apart in found:
-        first.setdefault(code, (fault, apart))
-    rank, last, entries = 0, 0.0, []
-    for code, (fault, apart) in first.items():
-        if rank == 0 or apart > last + APART or (certain and last == 0.0 < apart):
+        for code in (candidate.fault.fault_class, *candidate.fault.also):
+            first.setdefault(code, (candidate.fault, candidate.distance, candidate))
+    rank, last = 0, 0.0
+    groups: dict[int, list[str]] = {}
+    for code, (_, apart, candidate) in first.items():
+        if rank == 0 or apart > last + APART or (candidate and not first[groups[rank][0]][2]):
             rank, last = rank + 1, apart
-        entries.append((rank, code, fault, apart))
-    for rank, code, fault, apart in entries:
-        tied = [other for r, other, _, _ in entries if r == rank and other != code]
-        words = f"{fault.sentence} Expected {fault.right}; this does {fault.wrong}."
-        if tied:
-            words += f" The evidence at hand does not tell it from {', '.join(tied)}."
-        yield Suspect(rank, code, fault.name, f"{seen}. {words}", words, apart)
+        groups.setdefault(rank, []).append(code)
+    for rank, codes in groups.items():
+        hint = separating([candidate for code in codes if (candidate := first[code][2])])
+        for code in codes:
+            fault, apart, _ = first[code]
+            words = f"{fault.sentence} Expected {fault.right}; this does {fault.wrong}."
+            if len(codes) > 1:
+                words += f" {hint.format(others=', '.join(other for other in codes if other != code))}"
+            yield Suspect(rank, code, fault.name, f"{seen}. {words}", words, apart)
+
+
+def separating(tied: list[Candidate]) -> str:
+    """A sentence on the classes that share a rank: the hook that would tell their faults apart, if one would."""
+    if len({candidate.fault.name for candidate in tied}) < 2:
+        return "The same fault is listed under {others} too."
+    said = "The evidence at hand does not tell it from {others}"
+    wanted = {"layers": [("layer", PREFILL)], "inspect": [("contents", "first layer"), ("contents", "last layer")]}
+    for hook, keys in wanted.items():
+        shown = [candidate.simulation.shown(candidate.fault, candidate.calls, keys) for candidate in tied]
+        if any(not same(shown[0], other) for other in shown[1:]):
+            return f"{said}; give {hook} to separate them."
+    return f"{said}, and none of the hooks would."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,9 +11,16 @@ from kvcore.compare import difference_by_position
 from kvcore.verification.plan import BASE, RESPONSE_CHUNK, RESPONSE_ONES, SHORT, Sizes
 
 Signature = dict[tuple[str, str, str], np.ndarray]
-"""(kind, split, sequence) -> booleans by position: "differs", or which rows an edit should move and "misses" or
-moves and "leaks", and rows before it that move, "ahead"; further kinds are "repeat", "branch", "crop", "reuse" and "prefix"."""
+"""(kind, split, sequence) -> booleans by position.
 
+"differs" marks rows beyond the tolerance; of an edit, "misses" marks rows that should move and do not,
+"leaks" later rows that move and should not, "ahead" earlier ones. Further kinds are "repeat", "branch",
+"crop", "reuse", "prefix", "noncausal", "layer" and, with booleans of its own, "contents".
+"""
+
+
+Runs = Sequence[tuple[str, tuple[str, ...]]]
+"""Splits, each with the sequences that go through it."""
 
 RESPONSES = (RESPONSE_ONES, RESPONSE_CHUNK)
 """Splits of which only responses are kept as evidence."""
@@ -28,9 +35,8 @@ class Battery:
 
     sequences: Mapping[str, tuple[int, ...]]
     splits: Mapping[str, Sizes]
-    runs: tuple[tuple[str, tuple[str, ...]], ...]
+    runs: Runs
     edited: Mapping[str, int]
-    longer: tuple[tuple[int, ...], Mapping[str, Sizes]] | None = None
 
 
 @dataclass(eq=False)
@@ -48,7 +54,7 @@ class Found:
         """Where runs differ by more than `beyond`, and where edits move other rows than they do in full."""
         found: Signature = {}
         for (split, sequence), rows in self.rows.items():
-            if split in RESPONSES:
+            if split in RESPONSES and sequence != SHORT:
                 continue
             bad = self.difference(split, sequence) > beyond
             if sequence not in battery.edited:

@@ -62,7 +62,7 @@ class Late:
     first: int
 
     def __call__(self, position: np.ndarray) -> bool:
-        return bool(0 < position[0] and position[-1] >= self.first)
+        return bool(position[0] > 0 and position[-1] >= self.first)
 
 
 def calls_at_fault(trial: Trial) -> list[Calls]:
@@ -126,7 +126,7 @@ def settings(trial: Trial) -> Iterator[tuple[Setting, bool]]:
 
 
 def _setting(scheme: str, n_layers: int, windows: tuple[int | None, ...], n_sinks: int = 0) -> Setting:
-    decoder = DecoderConfig(n_layers=n_layers, n_heads=4, n_kv_heads=2, d_model=16, positions=scheme)
+    decoder = DecoderConfig(n_layers=n_layers, n_heads=4, n_kv_heads=2, d_model=16, vocab_size=128, positions=scheme)
     return Setting(decoder, windows, n_sinks)
 
 

@@ -58,7 +58,7 @@ def splits(length: int, max_chunk: int | None, more: Sequence[Sequence[int]] = (
         UNEQUAL: unequal(length),
         EQUAL: equal(length, 2),
         HALVES: (half, length - half),
-        CHUNKS_LAST: (1,) * half + equal(length - half, 3),
+        CHUNKS_LAST: (1,) * half + (min(2, length - half), *equal(max(0, length - half - 2), 3)),
     }
     for sizes in more:
         found["+".join(map(str, sizes))] = tuple(sizes)

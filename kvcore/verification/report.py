@@ -1,4 +1,4 @@
-"""The report of one verification: verdict, checks, tolerance and what is probably wrong; as text, table, JSON, figure."""
+"""The report of one verification: verdict, checks, tolerance, what is probably wrong; text, table, JSON, figure."""
 
 from __future__ import annotations
 

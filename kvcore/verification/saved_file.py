@@ -142,7 +142,7 @@ def chunk_sizes(name: str, length: int) -> Sizes:
     sizes = tuple(int(size) for size in re.split(r"[,+_ -]+", text))
     if min(sizes) < 1 or sum(sizes) != length:
         raise ValueError(
-            f"the sizes of {_quoted(name)} add up to {sum(sizes)}; they must be 1 or more and give {length}"
+            f"the sizes of {_quoted(name)} add up to {sum(sizes)}; each must be 1 or more, and all {length}"
         )
     return sizes
 

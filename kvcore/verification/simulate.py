@@ -6,39 +6,85 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from kvcore.cache import KVCache, LayerCache
 from kvcore.faults import Fault
-from kvcore.faults.fault import Pattern, restricted
+from kvcore.faults.fault import restricted
 from kvcore.model import LabDecoder
+from kvcore.rules import ByLayer
 from kvcore.setting import Setting
-from kvcore.verification.evidence import Battery, Found
+from kvcore.verification.contents import Layer, flags, in_time, to_array
+from kvcore.verification.evidence import Battery, Found, Runs, Signature
 from kvcore.verification.hypotheses import Calls, every_call
+from kvcore.verification.plan import BASE, ONES
 
 BEYOND = 1e-9
 """The engine's rows, float64, differ by 1e-15 where they are right and by far more where they are not."""
-
 
 SHARPER = 2.0
 
 
 class Simulation:
-    """One fault in one setting, run as the battery asks, all sequences of a split as one batch."""
+    """One decoder in one setting, on which faults are tried; the right rows are computed once."""
 
-    def __init__(self, fault: Fault, setting: Setting, when: Calls = every_call) -> None:
+    def __init__(self, setting: Setting, battery: Battery) -> None:
+        self.setting, self.battery = setting, battery
         self.decoder = _sharpened(LabDecoder(setting.decoder))
-        self.fault, self.setting, self.when = fault, setting, when
-        self.remembered = self._rules()
-        self.reference_rules = self.remembered if fault.wrong_reference else setting.rules
+        self.reference = self._full(setting.rules)
 
-    def _rules(self) -> Pattern:
-        wrong = self.fault.deviate(self.setting)
-        return wrong if self.when is every_call else restricted(wrong, self.setting.rules, self.when)
+    def _full(self, rules: ByLayer) -> dict[str, np.ndarray]:
+        """Rows of every sequence in one call, those of one length as one batch."""
+        found: dict[str, np.ndarray] = {}
+        sequences = self.battery.sequences
+        for length in {len(tokens) for tokens in sequences.values()}:
+            names = [name for name, tokens in sequences.items() if len(tokens) == length]
+            rows = self.decoder.step([sequences[name] for name in names], rules=rules).hidden.numpy()
+            found |= dict(zip(names, rows, strict=True))
+        return found
 
-    def full(self, token_ids: np.ndarray) -> np.ndarray:
-        return self.decoder.step(token_ids, rules=self.reference_rules).hidden.numpy()
+    def found(self, fault: Fault, calls: Calls, runs: Runs) -> Found:
+        """The rows that these runs give where the fault is in force in these calls."""
+        found = Found(self.reference)
+        if fault.wrong_reference:
+            found.reference = self._full(fault.deviate(self.setting))
+        for split, names in runs:
+            rules = fault.deviate(self.setting)  # anew, for some faults remember
+            if calls is not every_call:
+                rules = restricted(rules, self.setting.rules, calls)
+            tokens = np.array([self.battery.sequences[name] for name in names])
+            rows = self._run(tokens, self.battery.splits[split], rules)
+            found.rows |= {(split, name): row for name, row in zip(names, rows, strict=True)}
+        return found
 
-    def run(self, token_ids: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-        """Rows (batch, T, d_model) of token ids (batch, T)."""
-        rules = self.remembered if self.fault.across_sequences else self._rules()
+    def shown(self, fault: Fault, calls: Calls, wanted: Sequence[tuple[str, str]]) -> Signature:
+        """What layers and inspect would show: of ("layer", split) and ("contents", "first layer" or "last layer")."""
+        found: Signature = {}
+        for kind, what in wanted:
+            if kind == "layer" and what in self.battery.splits:
+                right, wrong = (self._last(rules, what)[0] for rules in self._both(fault, calls))
+                found[kind, what, BASE] = np.abs(wrong - right).max(axis=-1) > BEYOND
+        if any(kind == "contents" for kind, _ in wanted):
+            length = len(self.battery.sequences[BASE])
+            caches = [self._last(rules, ONES)[1] for rules in self._both(fault, calls)]
+            right, wrong = ([_contents(layer) for layer in cache.layers] for cache in caches)
+            for index, name in ((0, "first layer"), (-1, "last layer")):
+                found["contents", name, BASE] = flags(wrong[index], right[index], length, BEYOND)
+        return found
+
+    def _both(self, fault: Fault, calls: Calls) -> tuple[ByLayer, ByLayer]:
+        wrong = fault.deviate(self.setting)
+        return self.setting.rules, wrong if calls is every_call else restricted(wrong, self.setting.rules, calls)
+
+    def _last(self, rules: ByLayer, split: str) -> tuple[np.ndarray, KVCache]:
+        """The first layer's rows (T, d_model) of the base sequence, and the cache at its end."""
+        cache, at, rows = None, 0, []
+        for size in self.battery.splits[split]:
+            step = self.decoder.step(self.battery.sequences[BASE][at : at + size], cache, rules)
+            cache, at = step.cache, at + size
+            rows.append(step.layers[0].hidden[0].numpy())
+        return np.concatenate(rows), cache
+
+    def _run(self, token_ids: np.ndarray, sizes: Sequence[int], rules: ByLayer) -> np.ndarray:
+        """Rows (batch, T, d_model) of token ids (batch, T), all sequences of a split as one batch."""
         cache, at, rows = None, 0, []
         for size in sizes:
             step = self.decoder.step(token_ids[:, at : at + size], cache, rules)
@@ -46,19 +92,9 @@ class Simulation:
             rows.append(step.hidden.numpy())
         return np.concatenate(rows, axis=1)
 
-    def found(self, battery: Battery, runs: Sequence[tuple[str, tuple[str, ...]]]) -> Found:
-        """The rows of these runs of the battery."""
-        found = Found()
-        names = list(dict.fromkeys(name for _, sequences in runs for name in sequences))
-        for length in {len(battery.sequences[name]) for name in names}:
-            alike = [name for name in names if len(battery.sequences[name]) == length]
-            full = self.full(np.array([battery.sequences[name] for name in alike]))
-            found.reference |= dict(zip(alike, full, strict=True))
-        for split, sequences in runs:
-            rows = self.run(np.array([battery.sequences[name] for name in sequences]), battery.splits[split])
-            for name, row in zip(sequences, rows, strict=True):
-                found.rows[split, name] = row
-        return found
+
+def _contents(layer: LayerCache) -> Layer:
+    return in_time((to_array(layer.key[0]), to_array(layer.value[0]), layer.position))
 
 
 def _sharpened(decoder: LabDecoder) -> LabDecoder:
