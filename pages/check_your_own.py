@@ -18,22 +18,17 @@ default = Config()
 
 nav.header("check_your_own")
 st.markdown(
-    "`kvcore.verify` compares cached decoding with the full forward at every position. Here it meets a decoder of the"
-    " lab that stands in for yours; the tabs below check your own."
+    "Here `kvcore.verify` meets a decoder of the lab that stands in for yours. The tabs below the chart check your own."
 )
-left, middle, right = st.columns([2, 1, 1])
-with left:
-    fault = controls.choice("fault", "Deliberate mistake in the cache", MISTAKES, default.fault)
-with middle:
-    positions = controls.choice("positions", "Positions", POSITIONS, default.positions)
-with right:
-    window = controls.optional("window", "Window W", 1, MAX_WINDOW, default.window)
+fault = controls.choice("fault", "Deliberate mistake in the cache", MISTAKES, default.fault)
 answer = st.container()
-with st.expander("Tokens and seed"):
+with st.expander("Decoder: positions, window, tokens, seed"):
     left, right = st.columns(2)
     with left:
+        positions = controls.choice("positions", "Positions", POSITIONS, default.positions)
         length = controls.slider("length", "Tokens T", MIN_LENGTH, MAX_LENGTH, default.length)
     with right:
+        window = controls.optional("window", "Window W", 1, MAX_WINDOW, default.window)
         seed = controls.slider("seed", "Seed of the weights", 0, 99, default.seed)
 
 config, result = default, None

@@ -6,7 +6,8 @@ from kvcore.config import DTYPES, POSITIONS
 from kvcore.faults import FAULTS
 from kvcore.figures import check_matrix as matrix_figures
 from kvcore.figures import fault_bench as figures
-from kvcore.studies import check_matrix, fault_words
+from kvcore.figures import fault_grids as grids
+from kvcore.studies import check_matrix, fault_facts, fault_words
 from kvcore.studies.check_row import CHECKS, MAX_MODELS, MIN_LENGTH
 from kvcore.studies.check_row import MAX_LENGTH as MAX_MATRIX_LENGTH
 from kvcore.studies.fault_bench import HEADS, MAX_LAYERS, MAX_LENGTH, MAX_SINKS, Config
@@ -54,9 +55,9 @@ def setting_controls() -> dict:
 def facts(fault) -> None:
     """Class and sentence, both formulas, what hides it, where it was reported."""
     with st.container(border=True, gap="small"):
-        st.markdown(f"Deliberate mistake. **{fault_words.class_name(fault)}**: {fault.sentence}")
+        st.markdown(f"Deliberate mistake. **{fault_facts.class_name(fault)}**: {fault.sentence}")
         st.markdown(f"Wrong: `{fault.wrong}`  ·  right: `{fault.right}`")
-        st.caption(f"Hidden by {fault.hidden_by}. Reported in {'; '.join(map(fault_words.linked, fault.reported))}.")
+        st.caption(f"Hidden by {fault.hidden_by}. Reported in {'; '.join(map(fault_facts.linked, fault.reported))}.")
 
 
 nav.header("fault_bench")
@@ -75,15 +76,17 @@ except ValueError as error:
     n_calls = Config(fault=fault).n_calls
 
 this, matrix = st.tabs([THIS, MATRIX], key=controls.key("view"), on_change="rerun", bind="query-params")
+with this:
+    steps, look = st.container(), st.container()
 looked = {}
 if this.open:
-    with this:
+    with look:
         left, right = st.columns(2)
         with left:
-            looked["call"] = controls.optional("call", "Call", 0, n_calls - 1, None, none=FIRST)
+            looked["call"] = controls.optional("call", "Call that is looked at", 0, n_calls - 1, None, none=FIRST)
         with right:
             n_layers = fields.get("n_layers", default.n_layers)
-            looked["layer"] = controls.optional("layer", "Layer", 1, n_layers, None, none=FIRST)
+            looked["layer"] = controls.optional("layer", "Layer that is looked at", 1, n_layers, None, none=FIRST)
 config = Config(fault=fault, **fields, **looked)
 
 
@@ -97,33 +100,36 @@ def step_figures(result) -> None:
             with column:
                 st.markdown(f"**The {side} mask**{', a deliberate mistake' if wrong else ''}")
                 export.chart(
-                    figures.mask(result, wrong), f"bench_mask_{side}",
+                    grids.mask(result, wrong), f"bench_mask_{side}",
                     f"Which keys each query reads in the {side} step. {said}", lambda: tables()["mask"], result.arrays,
                 )  # fmt: skip
-    for aspect in changed:
-        if aspect == MASK:
-            continue
-        draw = {KEPT: figures.kept, CONTENTS: figures.contents}.get(aspect)
-        table = fault_words.TABLE.get(aspect, "entries")
-        st.markdown(f"**{aspect[0].upper()}{aspect[1:]}**, right and wrong")
-        export.chart(
-            draw(result) if draw else figures.marks(result, aspect),
-            f"bench_{aspect.replace(' ', '_').lower()}",
-            f"{aspect[0].upper()}{aspect[1:]} in the right and the wrong step. {said}",
-            lambda table=table: tables()[table],
-            result.arrays,
-        )
+    others = [aspect for aspect in changed if aspect != MASK]
+    columns = st.columns(2) if len(others) > 1 else [st.container()]
+    for index, aspect in enumerate(others):
+        name = aspect[0].upper() + aspect[1:]
+        draw = {KEPT: grids.kept, CONTENTS: figures.contents}.get(aspect)
+        with columns[index % len(columns)]:
+            st.markdown(f"**{name}**, right and wrong")
+            export.chart(
+                draw(result) if draw else figures.marks(result, aspect),
+                f"bench_{aspect.replace(' ', '_').lower()}",
+                f"{name} in the right and the wrong step. {said}",
+                lambda table=fault_words.TABLE.get(aspect, "entries"): tables()[table],
+                result.arrays,
+            )
 
 
 def show_fault() -> None:
     result = cached.fault_bench(config)
-    st.caption(f"{fault_words.chosen(config)}. {fault_words.staged(config)}")
     if result.lacks:
-        refuse(ValueError(result.answer))
+        with steps:
+            refuse(ValueError(result.answer))
         return
+    with steps:
+        st.info(result.step_reading, icon=":material/compare:")
+        step_figures(result)
+    st.caption(f"{fault_words.chosen(config)}. {fault_words.staged(config)}")
     st.info(result.answer, icon=":material/menu_book:")
-    st.info(result.step_reading, icon=":material/compare:")
-    step_figures(result)
     st.markdown("**Difference from the full path at every position**, largest over the hidden numbers; dotted: calls")
     export.chart(
         figures.differences(result),

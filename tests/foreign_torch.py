@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F  # noqa: N812
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 torch.set_num_threads(1)
@@ -169,8 +169,18 @@ class LlamaBlock(nn.Module):
 class Llama(nn.Module):
     """RoPE, GQA, RMSNorm, SwiGLU; the cache is a tuple of (k, v), one pair a layer, grown by torch.cat."""
 
-    def __init__(self, bug: Bug, layers: int = 3, style: str = "half", n_heads: int = 6, n_kv: int = 2,
-                 base: float = 500.0, logits: bool = True, logn: bool = False, inner: Any = None) -> None:
+    def __init__(
+        self,
+        bug: Bug,
+        layers: int = 3,
+        style: str = "half",
+        n_heads: int = 6,
+        n_kv: int = 2,
+        base: float = 500.0,
+        logits: bool = True,
+        logn: bool = False,
+        inner: Any = None,
+    ) -> None:
         super().__init__()
         self.bug, self.style, self.base, self.n_heads, self.n_kv = bug, style, base, n_heads, n_kv
         self.logn, self.inner = logn, inner
@@ -332,14 +342,14 @@ class GPT2(nn.Module):
             return self.wte(ids)
         if bug("table_in_place"):
             self.table = self.wpe.weight.clone() if self.table is None else self.table
-            x = self.table[start:start + q]
+            x = self.table[start : start + q]
             x += self.wte(ids)
             return x
         return self.wte(ids) + self.wpe(torch.arange(start, start + q))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, start: int, n: int, at: dict) -> Tensor:
         bug, s, q_len = self.bug, start, q.shape[2]
-        mask = self.tril[s:s + q_len]
+        mask = self.tril[s : s + q_len]
         mask = self.tril[:q_len] if bug("first_rows", at) else mask
         if bug("capacity", at):
             n = POSITIONS
@@ -356,8 +366,16 @@ class Mistral(nn.Module):
     (and refuses chunks that do not fit), `late` attends over the unrolled ring and then overwrites.
     """
 
-    def __init__(self, bug: Bug, window: int = 4, local: tuple[bool, ...] = (True, True, True), store: str = "trim",
-                 capacity: int | None = None, base: float = 300.0, logits: bool = False) -> None:
+    def __init__(
+        self,
+        bug: Bug,
+        window: int = 4,
+        local: tuple[bool, ...] = (True, True, True),
+        store: str = "trim",
+        capacity: int | None = None,
+        base: float = 300.0,
+        logits: bool = False,
+    ) -> None:
         super().__init__()
         self.bug, self.window, self.local, self.store, self.base = bug, window, local, store, base
         self.capacity = capacity or window + 3
@@ -481,8 +499,16 @@ class BloomBlock(nn.Module):
 class Bloom(nn.Module):
     """ALiBi, post- or pre-LN; the cache is one stacked tensor (L, 2, batch, H, n, d) or a list of dictionaries."""
 
-    def __init__(self, bug: Bug, layers: int = 3, post_ln: bool = False, stacked: bool = True, n_heads: int = 4,
-                 column_bias: bool = False, logits: bool = True) -> None:
+    def __init__(
+        self,
+        bug: Bug,
+        layers: int = 3,
+        post_ln: bool = False,
+        stacked: bool = True,
+        n_heads: int = 4,
+        column_bias: bool = False,
+        logits: bool = True,
+    ) -> None:
         super().__init__()
         self.bug, self.post_ln, self.stacked, self.n_heads, dim = bug, post_ln, stacked, n_heads, 32
         self.column_bias = column_bias
@@ -572,8 +598,16 @@ class Falcon(nn.Module):
     that positions count from the first kept key, `sinks` keeps the first tokens and a window at true positions.
     """
 
-    def __init__(self, bug: Bug, layers: int = 3, mode: str = "plain", window: int = 4, sinks: int = 2,
-                 base: float = 100.0, style: str = "half") -> None:
+    def __init__(
+        self,
+        bug: Bug,
+        layers: int = 3,
+        mode: str = "plain",
+        window: int = 4,
+        sinks: int = 2,
+        base: float = 100.0,
+        style: str = "half",
+    ) -> None:
         super().__init__()
         self.bug, self.mode, self.base, self.style = bug, mode, base, style
         self.window = window if mode in ("shift", "sinks") else None
@@ -677,7 +711,7 @@ class Falcon(nn.Module):
         used, q_pos = k, pos
         if by_slot:
             slots = torch.arange(n)
-            used, q_pos = self.turn(k, slots), slots[n - q_len:]
+            used, q_pos = self.turn(k, slots), slots[n - q_len :]
         dist = pos[:, None] - key_pos[None, :]
         mask = (dist >= 0) & ((dist < self.window) | (key_pos < self.sinks))
         out = sdpa(self.turn(q, q_pos), used, v, mask)
@@ -735,7 +769,7 @@ class RotatingKVCache:
         self.offset = self.idx = 0
 
     def _ordered(self, x: Tensor) -> Tensor:
-        return torch.cat([x[:, :, self.idx:], x[:, :, :self.idx]], 2)
+        return torch.cat([x[:, :, self.idx :], x[:, :, : self.idx]], 2)
 
     def update_and_fetch(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Append, and return what the new rows may see."""
@@ -758,7 +792,7 @@ class RotatingKVCache:
 
     def _write_one(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         if self.keys.shape[2] > self.max_size:
-            self.keys, self.values = (x[:, :, -self.max_size:].clone() for x in (self.keys, self.values))
+            self.keys, self.values = (x[:, :, -self.max_size :].clone() for x in (self.keys, self.values))
             self.idx = min(self.idx, self.max_size)
         if self.keys.shape[2] < self.max_size:
             self.keys, self.values = torch.cat([self.keys, k], 2), torch.cat([self.values, v], 2)
@@ -797,8 +831,14 @@ class QwenBlock(LlamaBlock):
 class Qwen(nn.Module):
     """QK norm, RoPE, one cache object a layer; layers may be local, or use the keys and values of a layer below."""
 
-    def __init__(self, bug: Bug, windows: tuple[int | None, ...] = (None, None, None),
-                 shared: dict[int, int] | None = None, style: str = "half", base: float = 200.0) -> None:
+    def __init__(
+        self,
+        bug: Bug,
+        windows: tuple[int | None, ...] = (None, None, None),
+        shared: dict[int, int] | None = None,
+        style: str = "half",
+        base: float = 200.0,
+    ) -> None:
         super().__init__()
         self.bug, self.windows, self.shared, self.style, self.base = bug, windows, shared or {}, style, base
         self.n_heads, self.n_kv, dim = 4, 2, 32
@@ -905,8 +945,19 @@ def as_ids(token_ids: Any) -> Tensor:
 CASES: list[Case] = []
 
 
-def add(name: str, fault_class: str | None, what: str, cls: type, bug: Bug | None = None, T: int = 0,  # noqa: N803
-        dtype: torch.dtype = F64, out: str = "tensor", array: bool = False, gain: float = 1.1, **config: Any) -> None:
+def add(
+    name: str,
+    fault_class: str | None,
+    what: str,
+    cls: type,
+    bug: Bug | None = None,
+    T: int = 0,
+    dtype: torch.dtype = F64,
+    out: str = "tensor",
+    array: bool = False,
+    gain: float = 1.1,
+    **config: Any,
+) -> None:
     """Register one case; the length varies from 12 to 20 where it is not given."""
     hand_over = {"list": Tensor.tolist, "float": Tensor.float, "numpy": Tensor.numpy}.get(out, lambda y: y)
     n_ids = T or 12 + 7 * len(CASES) % 9
@@ -940,30 +991,64 @@ add("llama-interleaved-f32", None, "interleaved RoPE, float32", Llama, dtype=F32
 add("llama-bf16", None, "bfloat16 throughout", Llama, dtype=BF16, layers=2, gain=0.8, T=10)
 add("llama-bf16-float-logits", None, "bf16 inside, float32 logits", Llama, dtype=BF16, layers=2, gain=0.8, out="float")
 add("llama-one-layer-lists", None, "one layer, outputs as nested lists", Llama, layers=1, out="list", T=9)
-add("llama-logn-f32-inside", None, "log-n scaled queries, float32 attention in float64", Llama, logn=True, inner=F32,
-    array=True)
+add(
+    "llama-logn-f32-inside",
+    None,
+    "log-n scaled queries, float32 attention in float64",
+    Llama,
+    logn=True,
+    inner=F32,
+    array=True,
+)
 add("gpt2-static", None, "preallocated buffers, index_copy_", GPT2)
 add("gpt2-logits-100", None, "logits of scale 100, float32, NumPy", GPT2, dtype=F32, scale=15.0, out="numpy")
 add("gpt2-f32-inside", None, "float32 attention inside float64, cached path only", GPT2, inner=F32, T=11)
 add("mistral-trim", None, "window 4, keeps the last W-1 after attending", Mistral)
 add("mistral-ring", None, "ring of 7, window 4, refuses chunks above 4", Mistral, store="ring")
 add("mistral-ring-tight", None, "single tokens only", Mistral, store="ring", window=5, capacity=5)
-add("gemma-late-ring", None, "hybrid, attends before the ring is written", Mistral, store="late", local=HYBRID,
-    logits=True)
-add("gemma-grow", None, "hybrid, all keys kept and masked", Mistral, store="grow", window=3,
-    local=(False, True, False, True), array=True)
+add(
+    "gemma-late-ring",
+    None,
+    "hybrid, attends before the ring is written",
+    Mistral,
+    store="late",
+    local=HYBRID,
+    logits=True,
+)
+add(
+    "gemma-grow",
+    None,
+    "hybrid, all keys kept and masked",
+    Mistral,
+    store="grow",
+    window=3,
+    local=(False, True, False, True),
+    array=True,
+)
 add("bloom-post-ln", None, "ALiBi, post-LN, one stacked tensor", Bloom, post_ln=True)
 add("bloom-list", None, "slope * column, list changed in place", Bloom, stacked=False, column_bias=True, array=True)
 add("falcon-raw", None, "MQA, partial rotary, keys rotated at use", Falcon, mode="raw", T=10)
 add("falcon-shift", None, "window by shifting and turning keys back", Falcon, mode="shift", window=5)
 add("falcon-sinks", None, "two sinks and a window at true positions", Falcon, mode="sinks")
 add("qwen-object", None, "block-grown cache objects, in place", Qwen, style="interleaved")
-add("qwen-shared-rotating", None, "rotating layer, last layer shares keys", Qwen, windows=(4, None, None, None),
-    shared={3: 2})
+add(
+    "qwen-shared-rotating",
+    None,
+    "rotating layer, last layer shares keys",
+    Qwen,
+    windows=(4, None, None, None),
+    shared={3: 2},
+)
 # C1
 add("llama-is-causal", "C1", "SDPA is_causal=True with a cache", Llama, B("is_causal"))
-add("llama-is-causal-multi", "C1", "is_causal=True for calls of several tokens", Llama, B("is_causal", calls="multi"),
-    style="interleaved")
+add(
+    "llama-is-causal-multi",
+    "C1",
+    "is_causal=True for calls of several tokens",
+    Llama,
+    B("is_causal", calls="multi"),
+    style="interleaved",
+)
 add("gpt2-first-rows", "C1", "rows 0..q-1 of the tril buffer", GPT2, B("first_rows"))
 add("falcon-square-mask", "C1", "q x q triangle padded on the right to n columns", Falcon, B("square_mask"), array=True)
 add("bloom-no-history", "C1", "columns of the cached part masked out", Bloom, B("no_history"), stacked=False)
@@ -973,8 +1058,16 @@ add("llama-slot-zero", "C3", "every layer reads the past of layer 0", Llama, B("
 add("gpt2-one-buffer", "C3", "[buffer] * layers: all layers share one", GPT2, B("one_buffer"))
 add("bloom-values-from-keys", "C3", "cached values read from the keys", Bloom, B("values_from_keys", after=1), T=10)
 add("gemma-pattern-swapped", "C3", "local and global exchanged", Mistral, B("swap_pattern"), store="grow", local=HYBRID)
-add("gemma-pattern-swapped-decode", "C3", "pattern exchanged when q == 1", Mistral, B("swap_pattern", calls="single"),
-    store="grow", local=(False, True, True), dtype=F32)
+add(
+    "gemma-pattern-swapped-decode",
+    "C3",
+    "pattern exchanged when q == 1",
+    Mistral,
+    B("swap_pattern", calls="single"),
+    store="grow",
+    local=(False, True, True),
+    dtype=F32,
+)
 add("qwen-wrong-donor", "C3", "donor one layer too low", Qwen, B("wrong_donor"), windows=(None,) * 4, shared={3: 2})
 # C4
 add("llama-restart", "C4", "positions restart at 0 in every call", Llama, B("restart"), style="interleaved")
@@ -987,35 +1080,108 @@ add("qwen-memo-by-q", "C4", "positions memoised by chunk length", Qwen, B("memo_
 # C5
 add("mistral-w-plus-1", "C5", "window one too wide", Mistral, B("width"), store="grow")
 add("mistral-w-minus-1", "C5", "window one too narrow", Mistral, B("width", amount=-1), window=5)
-add("mistral-w-plus-1-decode", "C5", "window one too wide when q == 1", Mistral, B("width", calls="single"),
-    store="grow", window=3)
+add(
+    "mistral-w-plus-1-decode",
+    "C5",
+    "window one too wide when q == 1",
+    Mistral,
+    B("width", calls="single"),
+    store="grow",
+    window=3,
+)
 add("mistral-keeps-w-minus-2", "C5", "stores one past key too few", Mistral, B("keep_fewer"), logits=True)
-add("gemma-w-minus-2-one-layer", "C5", "two too narrow in one layer", Mistral, B("width", layers=(2,), amount=-2),
-    store="late", window=6, local=HYBRID)
+add(
+    "gemma-w-minus-2-one-layer",
+    "C5",
+    "two too narrow in one layer",
+    Mistral,
+    B("width", layers=(2,), amount=-2),
+    store="late",
+    window=6,
+    local=HYBRID,
+)
 # C6
 add("mistral-decode-no-window", "C6", "no window when q == 1", Mistral, B("no_window", calls="single"), store="grow")
 add("mistral-storage-only", "C6", "window by storage alone", Mistral, B("no_window", after=1))
-add("mistral-last-row", "C6", "the last row's window for all rows", Mistral, B("last_row", calls="multi", after=1),
-    window=5)
-add("mistral-chunk-local", "C6", "window measured from rows of the chunk", Mistral, B("chunk_local"), store="grow",
-    window=3)
-add("gemma-chunk-no-window", "C6", "no window in chunks on a cache", Mistral, B("no_window", calls="multi", after=1),
-    store="grow", local=HYBRID, array=True)
+add(
+    "mistral-last-row",
+    "C6",
+    "the last row's window for all rows",
+    Mistral,
+    B("last_row", calls="multi", after=1),
+    window=5,
+)
+add(
+    "mistral-chunk-local",
+    "C6",
+    "window measured from rows of the chunk",
+    Mistral,
+    B("chunk_local"),
+    store="grow",
+    window=3,
+)
+add(
+    "gemma-chunk-no-window",
+    "C6",
+    "no window in chunks on a cache",
+    Mistral,
+    B("no_window", calls="multi", after=1),
+    store="grow",
+    local=HYBRID,
+    array=True,
+)
 # C9
 add("mistral-evict-first", "C9", "trims to W, then attends", Mistral, B("evict_first"))
-add("gemma-evict-first-layer", "C9", "trims first in one local layer", Mistral, B("evict_first", layers=(1,)),
-    local=(False, True, True), window=5)
-add("mistral-ring-no-guard", "C9", "ring of W overwritten before attending", Mistral, B("no_guard"), store="ring",
-    capacity=4)
-add("gemma-ring-no-guard", "C9", "ring of W + 2 without a check", Mistral, B("no_guard"), store="ring", window=4,
-    capacity=6, local=HYBRID)
+add(
+    "gemma-evict-first-layer",
+    "C9",
+    "trims first in one local layer",
+    Mistral,
+    B("evict_first", layers=(1,)),
+    local=(False, True, True),
+    window=5,
+)
+add(
+    "mistral-ring-no-guard",
+    "C9",
+    "ring of W overwritten before attending",
+    Mistral,
+    B("no_guard"),
+    store="ring",
+    capacity=4,
+)
+add(
+    "gemma-ring-no-guard",
+    "C9",
+    "ring of W + 2 without a check",
+    Mistral,
+    B("no_guard"),
+    store="ring",
+    window=4,
+    capacity=6,
+    local=HYBRID,
+)
 # C10
 add("llama-rope-again", "C10", "all keys rotated again in every call", Llama, B("rope_again"))
-add("llama-rope-at-use", "C10", "rotated keys rotated again at use", Llama, B("rope_at_use"), style="interleaved",
-    layers=2)
+add(
+    "llama-rope-at-use",
+    "C10",
+    "rotated keys rotated again at use",
+    Llama,
+    B("rope_at_use"),
+    style="interleaved",
+    layers=2,
+)
 add("falcon-no-turn", "C10", "window shifted, kept keys not turned back", Falcon, B("no_turn"), mode="shift")
-add("falcon-turn-all-dims", "C10", "non-rotary dims turned too", Falcon, B("turn_all_dims"), mode="shift",
-    style="interleaved")
+add(
+    "falcon-turn-all-dims",
+    "C10",
+    "non-rotary dims turned too",
+    Falcon,
+    B("turn_all_dims"),
+    mode="shift",
+    style="interleaved",
+)
 add("falcon-turn-values", "C10", "values turned with the keys", Falcon, B("turn_values"), mode="shift")
 add("falcon-sinks-by-slot", "C10", "sinks re-indexed to cache slots", Falcon, B("slots_as_positions"), mode="sinks")
 # C11
@@ -1028,20 +1194,54 @@ add("qwen-allocated", "C11", "whole allocated block fetched", Qwen, B("fetch_all
 # C12
 add("mistral-slot-order", "C12", "mask takes slot order for time order", Mistral, B("slot_order"), store="ring")
 add("mistral-pointer-by-call", "C12", "pointer advances by one a call", Mistral, B("pointer_by_call"), store="ring")
-add("gemma-roll-backwards", "C12", "ring unrolled in the wrong direction", Mistral, B("roll_backwards"), store="late",
-    window=5, local=HYBRID)
+add(
+    "gemma-roll-backwards",
+    "C12",
+    "ring unrolled in the wrong direction",
+    Mistral,
+    B("roll_backwards"),
+    store="late",
+    window=5,
+    local=HYBRID,
+)
 add("qwen-chunk-unordered", "C12", "chunk appended to a wrapped ring", Qwen, B("chunk_unordered"), windows=(4, None, 4))
-add("qwen-idx-after-chunk", "C12", "write index set to the chunk's length", Qwen, B("idx_after_chunk"),
-    windows=(5, 5, None))
+add(
+    "qwen-idx-after-chunk",
+    "C12",
+    "write index set to the chunk's length",
+    Qwen,
+    B("idx_after_chunk"),
+    windows=(5, 5, None),
+)
 # C13
 add("llama-length-after-update", "C13", "length read after layer 0 has appended", Llama, B("after_update"))
-add("llama-length-after-update-last", "C13", "the same in the last layer only", Llama, B("after_update", layers=(3,)),
-    layers=4, style="interleaved")
-add("llama-query-offset-after", "C13", "queries above layer 0 at the updated length", Llama,
-    B("after_update_q", layers=(1, 2)), T=10)
+add(
+    "llama-length-after-update-last",
+    "C13",
+    "the same in the last layer only",
+    Llama,
+    B("after_update", layers=(3,)),
+    layers=4,
+    style="interleaved",
+)
+add(
+    "llama-query-offset-after",
+    "C13",
+    "queries above layer 0 at the updated length",
+    Llama,
+    B("after_update_q", layers=(1, 2)),
+    T=10,
+)
 add("gemma-length-of-layer0", "C13", "positions from the trimmed layer 0", Mistral, B("length_of_layer0"), local=HYBRID)
-add("qwen-shared-offset-after", "C13", "donor's offset after its update", Qwen, B("offset_after_update_shared"),
-    windows=(None,) * 4, shared={2: 1, 3: 1})
+add(
+    "qwen-shared-offset-after",
+    "C13",
+    "donor's offset after its update",
+    Qwen,
+    B("offset_after_update_shared"),
+    windows=(None,) * 4,
+    shared={2: 1, 3: 1},
+)
 add("qwen-global-counter", "C13", "one token counter, advanced by every layer", Qwen, B("global_counter"))
 # C15
 add("llama-unmasked", "C15", "no mask once there is a past", Llama, B("unmasked", after=1))
@@ -1060,8 +1260,14 @@ add("llama-dynamic-ntk", "C18", "rotary base grows with the length beyond 8", Ll
 add("llama-logn-total", "C18", "log-n scale of the queries by total length", Llama, B("logn_total"), logn=True)
 add("bloom-bias-first-rows", "C18", "ALiBi rows 0..q-1", Bloom, B("bias_first_rows"))
 add("bloom-bias-zero", "C18", "ALiBi zero when q == 1", Bloom, B("bias_zero", calls="single"), stacked=False)
-add("bloom-bias-chunk-only", "C18", "ALiBi over the chunk, zero for the cached part", Bloom, B("bias_chunk_only"),
-    post_ln=True)
+add(
+    "bloom-bias-chunk-only",
+    "C18",
+    "ALiBi over the chunk, zero for the cached part",
+    Bloom,
+    B("bias_chunk_only"),
+    post_ln=True,
+)
 
 
 # ------------------------------------------------------------------------------------------------------------ check
@@ -1096,7 +1302,7 @@ def run(step: Callable, ids: Any, sizes: list[int]) -> np.ndarray:
     """Outputs of all positions, from an empty cache."""
     cache, rows, at = None, [], 0
     for size in sizes:
-        y, cache = step(ids[at:at + size], cache)
+        y, cache = step(ids[at : at + size], cache)
         rows.append(as_array(y))
         at += size
     return np.concatenate(rows)
@@ -1114,12 +1320,12 @@ def branches(case: Case, seed: int) -> float:
     p = len(ids) // 2
     cache = None
     for i in range(p):
-        _, cache = step(ids[i:i + 1], cache)
+        _, cache = step(ids[i : i + 1], cache)
     tails = [ids[p:], ids[p:][::-1]]
     caches, rows = [cache, copy.deepcopy(cache)], [[], []]
     for i in range(len(ids) - p):
         for b in (0, 1):
-            y, caches[b] = step(tails[b][i:i + 1], caches[b])
+            y, caches[b] = step(tails[b][i : i + 1], caches[b])
             rows[b].append(as_array(y))
     return max(gap(np.concatenate(rows[b]), as_array(full(ids[:p] + tails[b]))[p:]) for b in (0, 1))
 

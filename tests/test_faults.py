@@ -17,6 +17,10 @@ PLAIN = [name for name, fault in FAULTS.items() if not fault.shown_by and not fa
 MISMATCH = 1e-3
 
 
+def in_short(setting):
+    return f"{setting.decoder.positions}, windows {setting.windows}, {setting.n_sinks} sinks"
+
+
 def gaps(name, setting, splits=SPLITS):
     """Largest difference from the right full path at each position, a row a split."""
     decoder = LabDecoder(setting.decoder)
@@ -51,7 +55,7 @@ def test_each_is_in_force_in_its_example_for_three_seeds(name):
         assert gaps(name, example(FAULTS[name], seed)).max() > MISMATCH
 
 
-@pytest.mark.parametrize("setting", {example(FAULTS[name]): name for name in PLAIN}, ids=str)
+@pytest.mark.parametrize("setting", list({example(FAULTS[name]): name for name in PLAIN}), ids=in_short)
 def test_the_right_rules_of_every_example_are_right(setting):
     decoder = LabDecoder(setting.decoder)
     reference = full(decoder, TOKENS, setting.rules).hidden

@@ -112,7 +112,7 @@ def wrong(stored: dict[str, Any]) -> list[str]:
 
 
 def _told(name: str, rows: list[dict[str, Any]]) -> str:
-    worst = max(rows, key=lambda row: row["difference"] or 0)
+    worst = max(rows, key=lambda row: np.inf if row["difference"] is None else row["difference"])
     where = ", ".join(dict.fromkeys(f"{row['cache']} {row['attention']}" for row in rows))
     off = "not finite" if worst["difference"] is None else f"off by up to {worst['difference']:.2g} of the output scale"
     at = "" if worst["first_bad_position"] is None else f", first at position {worst['first_bad_position']}"

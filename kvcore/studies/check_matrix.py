@@ -13,8 +13,8 @@ from kvcore.parse import names
 from kvcore.studies import check_row
 from kvcore.studies import check_words as words
 from kvcore.studies.check_row import CHECKS, RIGHT_STEP, SPLITS
+from kvcore.studies.fault_facts import CLASSES
 from kvcore.studies.fault_runs import PLAIN, scenario
-from kvcore.studies.fault_words import CLASSES
 
 USED_CLASSES = tuple(name for name in CLASSES if any(fault.fault_class == name for fault in FAULTS.values()))
 """Classes that the engine has faults of."""

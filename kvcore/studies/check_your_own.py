@@ -25,8 +25,14 @@ MAX_WINDOW = 16
 
 
 def _shows(fault: Fault) -> bool:
-    """Whether full and step can show it at all: faults of going back and of reuse need their hooks."""
-    return fault.deviate is not Fault.deviate
+    """Whether it can show here: faults of going back and of reuse need more than full and step, others need sinks."""
+    decoders = [_decoder(0, positions) for positions in POSITIONS]
+    settings = [Setting(decoder, windows) for decoder in decoders for windows in ((4,), (4, None))]
+    return fault.deviate is not Fault.deviate and not all(map(fault.needs, settings))
+
+
+def _decoder(seed: int, positions: str) -> DecoderConfig:
+    return DecoderConfig(seed=seed, n_heads=4, n_kv_heads=2, positions=positions)
 
 
 MISTAKES = (NONE, *(name for name, fault in FAULTS.items() if _shows(fault)))
@@ -37,9 +43,9 @@ class Config:
     """`fault` is one of MISTAKES; `window` holds in every layer, or, where the fault needs that, in every other one."""
 
     fault: str = "causal_mask_top_left"
-    positions: str = "sinusoidal"
-    window: int | None = None
-    length: int = 12
+    positions: str = "rotary"
+    window: int | None = 4
+    length: int = 16
     seed: int = 7
 
     def __post_init__(self) -> None:
@@ -50,8 +56,7 @@ class Config:
         check_int("tokens", self.length, MIN_LENGTH, MAX_LENGTH)
         check_int("seed", self.seed, 0)
         if self.mistake is not None and (missing := self.mistake.needs(self.setting)):
-            way_out = "turn a window on" if "window" in missing else "choose them"
-            raise ValueError(f"{self.fault} {missing}; {way_out}, or choose another mistake")
+            raise ValueError(f"{self.fault} {missing}; change the decoder or choose another mistake")
 
     @property
     def mistake(self) -> Fault | None:
@@ -59,7 +64,7 @@ class Config:
 
     @property
     def setting(self) -> Setting:
-        decoder = DecoderConfig(seed=self.seed, n_heads=4, n_kv_heads=2, positions=self.positions)
+        decoder = _decoder(self.seed, self.positions)
         everywhere, every_other = Setting(decoder, (self.window,)), Setting(decoder, (self.window, None))
         alternating = self.mistake is not None and self.mistake.needs(everywhere)
         return every_other if alternating and not self.mistake.needs(every_other) else everywhere
@@ -88,6 +93,10 @@ class Result:
         return {"token_ids": np.array(self.config.model["token_ids"])} | arrays(self.report)
 
 
+COLUMNS = {"name": "check", "first_bad": "first bad", "n_bad": "positions bad", "n_positions": "of"}
+"""What the columns of a check are called in tables."""
+
+
 def tables(report: Report) -> dict[str, pd.DataFrame]:
     """A report's differences by position and split, its ranking and its checks, as frames."""
     position = pd.DataFrame({"position": np.arange(report.n_tokens)})
@@ -96,7 +105,7 @@ def tables(report: Report) -> dict[str, pd.DataFrame]:
     return {
         "differences": position.assign(**report.differences),
         "ranking": ranking,
-        "checks": report.to_frame().astype({"first_bad": "Int64"}),
+        "checks": report.to_frame().astype({"first_bad": "Int64"}).rename(columns=COLUMNS),
     }
 
 

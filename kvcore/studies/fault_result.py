@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from kvcore.compare import Comparison
+from kvcore.studies import fault_facts
 from kvcore.studies import fault_words as words
 from kvcore.studies.fault_compare import ASPECTS, Pair
 
@@ -74,11 +75,11 @@ class Result:
 
     @property
     def reading(self) -> str:
-        return " ".join(filter(None, [words.sentence(self.config.mistake), self.answer, self.step_reading]))
+        return " ".join(filter(None, [fault_facts.sentence(self.config.mistake), self.answer, self.step_reading]))
 
     def tables(self) -> dict[str, pd.DataFrame]:
         """One frame a figure, and the facts."""
-        found = {"facts": words.facts(self.config.mistake)}
+        found = {"facts": fault_facts.facts(self.config.mistake)}
         if self.pair is None:
             return found
         return found | {

@@ -10,6 +10,7 @@ def save_outputs(file, full, step, token_ids):
     """
     length = len(token_ids)
     half, third = (length + 1) // 2, max(0, length // 3 - 1)
+    last = max(0, length - half - 2)
     splits = [
         [length],
         [1] * length,
@@ -17,7 +18,7 @@ def save_outputs(file, full, step, token_ids):
         [length - 2 * third - 1, third + 1, third],
         [2] * (length // 2) + [length % 2],
         [half, length - half],
-        [1] * half + [3] * ((length - half) // 3) + [(length - half) % 3],
+        [1] * half + [min(2, length - half)] + [3] * (last // 3) + [last % 3],
     ]
     arrays = {"full": np.asarray(full(token_ids)), "token_ids": np.asarray(token_ids)}
     for sizes in splits:

@@ -29,6 +29,11 @@ PAGES = {
         ":material/bug_report:",
         "Which mistakes do people really make, at which positions do they show, and which checks miss them?",
     ),
+    "prefix_reuse": (
+        "Prefix reuse",
+        ":material/content_copy:",
+        "When may a stored prefix be used again, and what does using it unchecked do?",
+    ),
     "check_your_own": (
         "Check your own",
         ":material/fact_check:",
