@@ -274,7 +274,7 @@ def test_that_property_catches_a_key_that_lacks_a_field(monkeypatch, what, field
     right_key = key_of
     monkeypatch.setitem(globals(), "key_of", lambda *arguments: right_key(*arguments)._replace(**fields))
 
-    @settings(max_examples=300, deadline=None, phases=[Phase.generate], derandomize=True, database=None)
+    @settings(max_examples=200, deadline=None, phases=[Phase.generate], derandomize=True, database=None)
     @given(st.data())
     def property_of_a_lacking_key(data):
         never_wrong_in_another(what, data)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,7 +59,7 @@ class Config:
         if self.edit_at is not None:
             check_int("the edited position", self.edit_at, 0, len(PREFIX) - 1)
         check_int("the token put there", self.edit_to, 0, DecoderConfig.vocab_size - 1)
-        if isinstance(self.weight, bool) or not (math.isfinite(self.weight) and abs(self.weight) <= MAX_WEIGHT):
+        if type(self.weight) not in (int, float) or not abs(self.weight) <= MAX_WEIGHT:  # not a number is no number
             raise ValueError(
                 f"what is added to the weight is {self.weight}; it must be a number from −{MAX_WEIGHT} to {MAX_WEIGHT}"
             )

@@ -50,8 +50,9 @@ def _experiment(result: Result) -> Iterator[str]:
     rows, limit = result.experiment, result.tolerance
     seeds, conditions = (len({row[name] for row in rows}) for name in ("seed", "condition"))
     keyed = f"Over {plural(seeds, 'seed')} and {plural(conditions, 'condition')}, keyed reuse"
-    worst = max(rows, key=lambda row: row["keyed_error"])
-    if worst["keyed_error"] <= limit:
+    beyond = [row for row in rows if not row["keyed_error"] <= limit]
+    worst = max(beyond or rows, key=lambda row: row["keyed_error"])
+    if not beyond:
         yield f"{keyed} stays within {worst['keyed_error']:.2g} of fresh computation (float64, tolerance {limit:g})."
     else:
         yield f"{keyed} is off by {_size(worst, 'keyed_error')}, beyond {limit:g}: {AT_FAULT}."
