@@ -99,11 +99,15 @@ def test_the_command_writes_a_new_file_and_prints_the_table(tmp_path, monkeypatc
     monkeypatch.setattr("kvcore.integrations.architectures.verdict_table", made)
     out = tmp_path / "table.json"
     assert cli.main(["architectures", "--only", "GPT-2, Mamba 130M", "--out", str(out)]) == 0
-    assert "of 2 combinations of 2 architectures" in capsys.readouterr().out
+    printed = capsys.readouterr()
+    assert "of 2 combinations of 2 architectures" in printed.out
+    assert "2 of 2: Mamba 130M: 1 equal" in printed.err
     again = json.loads(out.read_text(encoding="utf-8"))
     assert [row["architecture"] for row in again["rows"]] == ["GPT-2", "Mamba 130M"]
     assert cli.main(["architectures", "--out", str(out)]) == 2
     assert "exists already" in capsys.readouterr().err
+    assert cli.main(["architectures", "--only", "GPT-2,Llama 9"]) == 2
+    assert "'Llama 9' is unknown" in capsys.readouterr().err
 
 
 def test_reading_the_table_does_not_need_transformers():

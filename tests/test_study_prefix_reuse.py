@@ -1,6 +1,8 @@
 """The prefix-reuse study: its numbers against plain computations, its refusals, its words at the edges."""
 
 from dataclasses import replace
+from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -8,10 +10,12 @@ import pytest
 from kvcore.config import POSITIONS
 from kvcore.plain import PlainDecoder
 from kvcore.prefix import Key, reuse_experiment
-from kvcore.studies.prefix_reuse import MAX_SUFFIX, Config, run
+from kvcore.studies import prefix_reuse
+from kvcore.studies.prefix_reuse import MAX_SUFFIX, Config
 from tests import oracle
 
 PREFIX = list(range(1, 9))
+run = cache(prefix_reuse.run)
 
 EDGES = [
     Config(),
@@ -222,8 +226,9 @@ def test_anything_else_is_refused_in_one_sentence(field, value, says):
         Config(**{field: value})
 
 
-@pytest.mark.parametrize("positions", POSITIONS)
-@pytest.mark.parametrize("stored", POSITIONS)
+@pytest.mark.parametrize(
+    ("positions", "stored"), [*zip(POSITIONS, POSITIONS, strict=True), *pairwise((*POSITIONS, POSITIONS[0]))]
+)
 def test_another_scheme_of_positions_misses_and_the_same_hits(positions, stored):
     found = run(Config(edit_at=None, positions=positions, stored_positions=stored))
     assert (found.ways.keyed.n_reused == 8) == (positions == stored)

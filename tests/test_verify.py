@@ -191,11 +191,35 @@ def test_a_refusal_is_not_tested_and_a_crash_is_a_fault():
 
     def crashing(token_ids, cache):
         rows, cache = step(token_ids, cache)
-        return (rows + np.zeros((len(cache), 1)) if len(cache) > len(token_ids) else rows), cache
+        return (rows @ np.zeros((len(cache), 2)) if len(cache) > len(token_ids) else rows), cache
 
     crashed = kvcore.verify(full, crashing, IDS)
     assert not crashed.ok
     assert "broke off" in str(crashed)
+
+
+def test_a_cache_that_ends_with_the_callers_tokens_is_not_accused():
+    """A preallocated buffer into which NumPy silently writes nothing behind its end."""
+    full, step = counting(in_place=False)
+
+    def full_buffer(token_ids, cache):
+        rows, cache = step(token_ids, cache)
+        position = np.arange(len(cache) - len(rows), len(cache))
+        return np.where((position < len(IDS))[:, None], rows, 0), cache
+
+    report = kvcore.verify(full, full_buffer, IDS)
+    assert report.ok
+    assert any("right up to your 8 tokens" in note for note in report.notes)
+
+
+def test_a_fault_that_shows_only_behind_the_callers_tokens_is_caught():
+    full, step = counting(in_place=False)
+
+    def late(token_ids, cache):
+        rows, cache = step(token_ids, cache)
+        return (rows * 0 if len(cache) > len(IDS) + 2 else rows), cache
+
+    assert not kvcore.verify(full, late, IDS).ok
 
 
 def test_the_report_as_frame_json_and_text_tells_the_same():

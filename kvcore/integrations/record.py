@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from importlib.resources import files
@@ -29,22 +31,30 @@ VERDICTS = ("equal", "rounding", "fault", "not supported")
 PACKAGES = ("transformers", "torch", "numpy")
 
 
-def record(names: Iterable[str] = tuple(ARCHITECTURES), table: Callable[..., Any] | None = None) -> dict[str, Any]:
-    """The verdicts on these architectures with date and versions, as plain data; takes some minutes for all.
+def record(
+    names: Sequence[str] = tuple(ARCHITECTURES),
+    table: Callable[..., Any] | None = None,
+    progress: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """The verdicts on these architectures with date and versions, as plain data; all take 10 minutes or more.
 
-    `table` makes the rows, `verdict_table` of `kvcore.integrations.architectures` where it is left out.
+    `table` makes the rows of a list of names, `verdict_table` of `kvcore.integrations.architectures` where it is left
+    out; `progress` is told a line an architecture.
     """
-    if table is None:
-        from kvcore.integrations.architectures import verdict_table as table
-    from kvcore.integrations.architectures import TOKEN_IDS
+    from kvcore.integrations import architectures
 
-    rows = [_plain(row) for row in table(names).to_dict("records")]
+    table, rows = table or architectures.verdict_table, []
+    for index, name in enumerate(names, start=1):
+        found = [_plain(row) for row in table([name]).to_dict("records")]
+        counted = Counter(row["verdict"] for row in found)
+        progress(f"{index} of {len(names)}: {name}: {', '.join(f'{n} {verdict}' for verdict, n in counted.items())}")
+        rows += found
     return {
         "about": "What kvcore.verify says of small random-weight models of published architectures and their caches.",
         "made_by": "python -m kvcore architectures --out FILE",
         "date": datetime.now(UTC).date().isoformat(),
         "versions": {"python": platform.python_version()} | {name: version(name) for name in PACKAGES},
-        "token_ids": list(TOKEN_IDS),
+        "token_ids": list(architectures.TOKEN_IDS),
         "rows": rows,
     }
 
@@ -126,10 +136,12 @@ def command(parser: Parser, argv: Sequence[str]) -> int:
     parser.add_argument("--only", metavar="NAMES", help="architectures with commas between them; all without it")
     given = parser.parse(argv)
     names = list(ARCHITECTURES) if given.only is None else [name.strip() for name in given.only.split(",")]
+    if unknown := [name for name in names if name not in ARCHITECTURES]:
+        raise ValueError(f"architecture {unknown[0]!r} is unknown; choose from {', '.join(ARCHITECTURES)}")
     path = None if given.out is None else Path(given.out)
     if path is not None and (path.exists() or not path.absolute().parent.is_dir()):
         raise ValueError(f"{given.out!r} exists already or lies in no folder; give a file that can be made")
-    made = record(names)
+    made = record(names, progress=lambda line: print(line, file=sys.stderr, flush=True))
     if path is not None:
         path.write_text(_lines(made), encoding="utf-8")
     shown = to_frame(made).drop(columns=["model_type"])

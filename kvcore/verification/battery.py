@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -39,7 +39,6 @@ class Trial:
     sequences: dict[str, tuple[int, ...]] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict)
     character: Character | None = None
-    notes: list[str] = field(default_factory=list)
 
     @property
     def battery(self) -> Battery:
@@ -228,9 +227,15 @@ def check_longer(trial: Trial) -> None:
         if done.failure is not None:
             trial.checks.append(not_tested(name, done.failure.in_words()))
             continue
+        difference = difference_by_position(done.rows, reference)
+        check = judged(name, LONGER, difference, trial.tolerance)
+        if check.first_bad == trial.length:
+            note = f"right up to your {trial.length} tokens and wrong right behind them, as where room is for no more"
+            trial.checks.append(replace(check, verdict="note", note=note))
+            continue
+        trial.checks.append(check)
         trial.splits[name] = ways[split]
         trial.found.rows[name, LONGER] = done.rows
-        trial.compare(name, name, LONGER)
 
 
 def check_branches(trial: Trial) -> None:

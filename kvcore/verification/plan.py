@@ -23,7 +23,7 @@ RESPONSE_ONES = "prefill, then three ones"
 RESPONSE_CHUNK = "prefill, then a chunk"
 LONGER = "your tokens repeated"
 
-LONG_ENOUGH = 20
+LONG_ENOUGH = 16
 """Sequences shorter than this are also run repeated to this length, where the model takes it."""
 
 

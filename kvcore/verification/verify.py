@@ -15,6 +15,9 @@ from kvcore.verification.plan import BASE
 from kvcore.verification.report import Report
 from kvcore.verification.subject import Subject
 
+UNLIKE = 0.2
+"""A likeliest suspect that is further from the evidence than this explains it badly."""
+
 
 def verify(
     full: Callable[[Any], Any],
@@ -70,7 +73,9 @@ def verify(
     ok = not any(check.faulty for check in trial.checks)
     with one_thread():
         suspects = [] if ok else diagnose(trial)
-    notes = [check.note for check in trial.checks if check.verdict == "note"] + trial.notes
+    notes = [check.note for check in trial.checks if check.verdict == "note"]
+    if suspects and suspects[0].distance > UNLIKE:
+        notes.append("none of the engine's faults leaves quite this evidence: take the ranking with care")
     differences = {
         split: trial.found.difference(split, BASE) for split, sequence in trial.found.rows if sequence == BASE
     }
