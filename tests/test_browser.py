@@ -17,7 +17,16 @@ from kvcore.figures.theme import EXACT_ZERO
 from kvcore.studies.decode_paths import Config, run
 from tests.serve import ROOT, server
 
-PAGES = ("", "mask_explorer", "decode_paths", "work_counts", "sliding_window")
+PAGES = (
+    "",
+    "mask_explorer",
+    "decode_paths",
+    "work_counts",
+    "sliding_window",
+    "fault_bench",
+    "prefix_reuse",
+    "check_your_own",
+)
 STREAMLITS_OWN = ("_stcore/health", "_stcore/host-config")
 """Every deep link asks for these under the page's path and gets a 404; both are Streamlit's."""
 

@@ -19,11 +19,17 @@ VIEWS = {
     "decode_paths": ("paths", ["Every position", "By layer", "By dimension", "Table", "From float64"]),
     "work_counts": ("work", ["Formula and count", "Step by step", "Growth", "Payload", "Small savings"]),
     "sliding_window": ("slide", ["Slots", "Reach", "Crop sweep"]),
+    "fault_bench": ("bench", ["This fault", "Which check notices"]),
+    "prefix_reuse": ("reuse", ["The experiment", "Try it"]),
+    "check_your_own": ("own", ["Report", "Your model", "Saved outputs", "Published models"]),
 }
 """Page -> prefix of its keys, and its views in order."""
 
 OPTIONS = {"decode_paths": {"dtype": "bfloat16"}}
 """The view from float64 exists only for the other formats."""
+
+FASTER = {("fault_bench", "Which check notices"): {"classes": "C18", "n_models": "2"}}
+"""Controls of one view alone, so that it does not run every fault."""
 
 SHOWN = [(stem, view) for stem, (_, views) in VIEWS.items() for view in views or [None]]
 
@@ -43,7 +49,7 @@ def open_page(stem, view=None, **fields):
 def shown(request):
     """Page and view, and the run that shows them."""
     stem, view = request.param
-    return stem, view, open_page(stem, view, **OPTIONS.get(stem, {}))
+    return stem, view, open_page(stem, view, **OPTIONS.get(stem, {}), **FASTER.get((stem, view), {}))
 
 
 def everything(block):
@@ -135,6 +141,9 @@ def test_the_shell_command_is_the_one_of_what_is_shown(shown):
         ("decode_paths", {"seed": 9, "chunks": "5,3,7,..."}),
         ("work_counts", {"length": 40, "window": None}),
         ("sliding_window", {"window": 3, "crop": 5}),
+        ("fault_bench", {"fault": "positions_restart", "seed": 5}),
+        ("prefix_reuse", {"edit_to": 9}),
+        ("check_your_own", {"fault": "positions_restart", "length": 8}),
     ],
 )
 def test_the_shell_command_follows_the_controls(stem, fields):
