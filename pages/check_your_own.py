@@ -58,7 +58,8 @@ if model.open:
             "1. Write two functions around your model. `full(token_ids)` gives the outputs of all tokens,"
             " `(T, features)`, without a cache. `step(token_ids, cache)` gives `(outputs, cache)` for the new tokens"
             " alone; `cache` is `None` at the start.\n"
-            "2. Call `kvcore.verify(full, step, token_ids)` with ids of your own: different ones, 12 or more.\n"
+            "2. Put the lab's folder `kvcore` beside your code, `pip install -r requirements.txt`, and call"
+            " `kvcore.verify(full, step, token_ids)` with ids of your own: different ones, 12 or more.\n"
             "3. Print the report. What it lists as *not tested* needs one more function; it says which."
         )
         st.markdown("To copy: this file runs as it stands and finds the line that is marked as a deliberate mistake.")
@@ -125,4 +126,5 @@ if published.open:
         )
         st.markdown("**Where it is wrong**\n\n" + "\n".join(f"- {plain(line)}" for line in record.wrong(stored)))
 
-export.command("check_your_own", config)
+if result is not None:
+    export.command("check_your_own", config)

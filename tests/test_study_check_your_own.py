@@ -75,6 +75,9 @@ def test_words_follow_the_report(wrong, right):
     assert "not in the ranking" in nobody.reading
     hidden = Result(wrong.config, right.report)
     assert "the mistake changes no row by more than rounding" in hidden.reading
+    two = tuple(replace(wrong.report.diagnosis[0], fault=name, rank=1) for name in ("one", "another"))
+    tied = Result(wrong.config, replace(wrong.report, diagnosis=two))
+    assert "not told apart by this evidence: one (C1), another (C1)." in tied.reading
     later = replace(wrong.report.diagnosis[0], rank=3)
     assert "stands at rank 3" in Result(wrong.config, replace(wrong.report, diagnosis=(later,))).reading
 

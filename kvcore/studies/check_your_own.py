@@ -56,7 +56,7 @@ class Config:
         check_int("tokens", self.length, MIN_LENGTH, MAX_LENGTH)
         check_int("seed", self.seed, 0)
         if self.mistake is not None and (missing := self.mistake.needs(self.setting)):
-            raise ValueError(f"{self.fault} {missing}; change the decoder or choose another mistake")
+            raise ValueError(f"the mistake {self.fault} {missing}; change the decoder or choose another mistake")
 
     @property
     def mistake(self) -> Fault | None:

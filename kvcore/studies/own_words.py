@@ -30,14 +30,16 @@ def verdict(report: Report) -> str:
 
 
 def suspects(report: Report) -> str:
-    """The classes of the first rank and what they would be, or nothing."""
-    first = [suspect for suspect in report.diagnosis if suspect.rank == 1]
-    if not first:
+    """The faults of the first rank with their classes, or nothing."""
+    codes: dict[str, list[str]] = {}
+    for suspect in report.diagnosis:
+        if suspect.rank == 1:
+            codes.setdefault(suspect.fault, []).append(suspect.fault_class)
+    if not codes:
         return ""
-    names = [f"{suspect.fault_class} {suspect.fault}" for suspect in first]
-    if len(first) == 1:
-        return f"Probably wrong: {names[0]}."
-    return f"Probably wrong, and not told apart by this evidence: {', '.join(names)}."
+    names = ", ".join(f"{name} ({' and '.join(classes)})" for name, classes in codes.items())
+    alike = "" if len(codes) == 1 else ", and not told apart by this evidence"
+    return f"Probably wrong{alike}: {names}."
 
 
 def found(result: Result) -> str:

@@ -9,9 +9,17 @@ from kvcore.faults import FAULTS, Fault
 from kvcore.setting import Setting
 from kvcore.verification.battery import Trial
 from kvcore.verification.evidence import Battery, Runs
-from kvcore.verification.hypotheses import Calls, Late, Longer, Short, alternatives, calls_at_fault, settings
+from kvcore.verification.hypotheses import (
+    SPECIAL,
+    Calls,
+    alternatives,
+    any_single_token,
+    calls_at_fault,
+    settings,
+    single_tokens,
+)
 from kvcore.verification.match import distance, response_distance, same
-from kvcore.verification.plan import BASE, LONGER, PREFILL, RESPONSE_CHUNK, RESPONSE_ONES, UNEQUAL
+from kvcore.verification.plan import BASE, CHUNKS_LAST, LONGER, PREFILL, RESPONSE_CHUNK, RESPONSE_ONES, UNEQUAL
 from kvcore.verification.simulate import BEYOND, Simulation
 from kvcore.verification.suspects import Suspect, observed
 
@@ -20,10 +28,10 @@ VOCABULARY = 128
 CHEAP = (UNEQUAL, RESPONSE_ONES, RESPONSE_CHUNK)
 """The splits of the first round, with few calls between them."""
 
-LEAST_FINALISTS, MOST_FINALISTS, NEAR = 6, 16, 0.2
+LEAST_FINALISTS, MOST_FINALISTS, NEAR = 6, 18, 0.2
 """Faults that go on to the whole battery; the others were less like the evidence in the first round."""
 
-SPECIAL = 0.03
+PARTICULAR = 0.03
 """What it costs to suppose that only calls of some length or from some position on are wrong."""
 
 SHOWN_WEIGHT = 0.5
@@ -77,7 +85,8 @@ def diagnose(trial: Trial) -> list[Suspect]:
 def _tried(trial: Trial, made: Battery) -> Iterator[Candidate]:
     """Every fault that can be in force, under the splits with few calls."""
     calls_supposed = calls_at_fault(trial)
-    cheap = tuple((split, names) for split, names in made.runs if split in CHEAP) or made.runs
+    first = (*CHEAP, CHUNKS_LAST) if calls_supposed in ([single_tokens], [any_single_token]) else CHEAP
+    cheap = tuple((split, names) for split, names in made.runs if split in first) or made.runs
     for setting, windows_only in settings(trial):
         simulation = Simulation(setting, made)
         for fault in FAULTS.values():
@@ -130,10 +139,11 @@ def _candidate(
     apart = distance(trial.signature, found.signature(made, BEYOND))
     apart += RESPONSE_WEIGHT * response_distance(trial.responses, found.responses(made, BEYOND))
     windows = simulation.setting.windows
-    if len(set(windows)) > 1 and trial.character.drop not in windows:
+    shown = trial.hooks.window or trial.character.drop
+    if len(set(windows)) > 1 and (shown is None or shown not in windows):
         apart += HYBRID
-    if isinstance(calls, (Late, Longer, Short)):
-        apart += SPECIAL
+    if isinstance(calls, SPECIAL):
+        apart += PARTICULAR
     return Candidate(fault, simulation, calls, apart)
 
 

@@ -65,6 +65,20 @@ class Late:
         return bool(position[0] > 0 and position[-1] >= self.first)
 
 
+@dataclass(frozen=True)
+class After:
+    """Calls behind a cache of `first` tokens or more."""
+
+    first: int
+
+    def __call__(self, position: np.ndarray) -> bool:
+        return bool(position[0] >= self.first)
+
+
+SPECIAL = (Longer, Short, Late, After)
+"""Suppositions that are more particular than the kind of call."""
+
+
 def calls_at_fault(trial: Trial) -> list[Calls]:
     """Kinds of calls that tell the first wrong call of every split from the right ones before it."""
     good, bad = _calls(trial)
@@ -81,6 +95,7 @@ def calls_at_fault(trial: Trial) -> list[Calls]:
         Longer(max((len(call) for call in good), default=0)),
         Short(max(len(call) for call in bad)),
         Late(max((int(call[-1]) + 1 for call in good if call[0] > 0), default=0)),
+        After(max((int(call[0]) + 1 for call in good), default=0)),
     ]
     fitting = [guess for guess in guesses if all(map(guess, bad)) and not any(map(guess, good))]
     cached_is_wrong = not any(call[0] > 0 for call in good)

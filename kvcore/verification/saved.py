@@ -23,6 +23,9 @@ from kvcore.verification.saved_file import Saved, read_saved
 from kvcore.verification.subject import Subject
 from kvcore.verification.suspects import Suspect
 from kvcore.verification.tolerance import from_format
+from kvcore.verification.verify import UNLIKE
+
+CARE = "none of the engine's faults leaves quite this evidence: take the ranking with care"
 
 AT_LEAST, BEHIND, AT_MOST = 24, 8, 64
 """Tokens that are ranked by: so many, or so many behind the first that differs, and never more: each is simulated."""
@@ -52,7 +55,7 @@ def verify_saved(content: bytes) -> Report:
     saved = read_saved(content)
     trial = trial_of(saved)
     ok = not any(check.faulty for check in trial.checks)
-    suspects = [] if ok else _ranked(saved, trial)
+    suspects, notes = ([], []) if ok else _ranked(saved, trial)
     differences = {split: trial.found.difference(split, BASE) for split in trial.splits}
     return Report(
         ok,
@@ -60,7 +63,7 @@ def verify_saved(content: bytes) -> Report:
         trial.tolerance,
         tuple(trial.checks),
         tuple(suspects),
-        tuple(trial.notes),
+        tuple(notes),
         differences,
         model_calls=0,
         model_seconds=0.0,
@@ -110,15 +113,13 @@ def _missing(trial: Trial) -> Iterator[Check]:
         yield not_tested(name, f"{what}: needs the model, as kvcore.verify(full, step, token_ids)")
 
 
-def _ranked(saved: Saved, trial: Trial) -> list[Suspect]:
-    """Suspects by the first tokens only: long sequences are not simulated whole. None where those are right."""
+def _ranked(saved: Saved, trial: Trial) -> tuple[list[Suspect], list[str]]:
+    """Suspects by the first tokens only, for long sequences are not simulated whole; and notes on that."""
     bad = np.logical_or.reduce(list(trial.signature.values()))
     stop = min(trial.length, AT_MOST, max(AT_LEAST, int(np.flatnonzero(bad)[0]) + BEHIND))
     if not bad[:stop].any():
-        trial.notes.append(f"what is wrong begins behind the first {stop} tokens, so no mistake was looked for")
-        return []
-    if stop < trial.length:
-        trial.notes.append(f"what is probably wrong follows from the first {stop} tokens")
+        return [], [f"what is wrong begins behind the first {stop} tokens, so no mistake was looked for"]
+    notes = [f"what is probably wrong follows from the first {stop} tokens"] if stop < trial.length else []
     short = replace(
         saved,
         full=saved.full[:stop],
@@ -129,7 +130,8 @@ def _ranked(saved: Saved, trial: Trial) -> list[Suspect]:
     cut.tolerance = trial.tolerance
     cut.signature = cut.found.signature(cut.battery, trial.tolerance.rounding)
     with one_thread():
-        return diagnose(cut)
+        suspects = diagnose(cut)
+    return suspects, [*notes, *([CARE] if suspects and suspects[0].distance > UNLIKE else [])]
 
 
 def _cut(sizes: Sizes, stop: int) -> Sizes:
