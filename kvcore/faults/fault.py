@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
+from torch import Tensor
 
 from kvcore.cache import KVCache, LayerCache
 from kvcore.crop import crop
@@ -112,3 +113,18 @@ def _restricted(wrong: Rules, right: Rules, when: Callable[[np.ndarray], bool]) 
     rest = ("visible", "keep", "mask_position", "rotate", "distance", "head_order", "read")
     chosen = {name: choose(name, decides=True) for name in first} | {name: choose(name) for name in rest}
     return Rules(**chosen)
+
+
+def stored(key: Tensor, value: Tensor, position: np.ndarray) -> LayerCache:
+    """A growing cache that holds just these entries."""
+    return LayerCache().append(key, value, position)
+
+
+def remembering(make: Callable[[list], dict[str, object]], setting: Setting) -> Pattern:
+    """The right rules with choices that share a memory, one a layer."""
+    return tuple(replace(rules, **make([])) for rules in setting.rules)
+
+
+def all_if_none(right: Visible) -> Visible:
+    """The mask, but that rows which would see no key see all."""
+    return lambda query, key: or_everything(right(query, key))
