@@ -59,10 +59,8 @@ def test_free_play_shows_the_verdict_the_rows_and_the_key():
     ("kind", "field", "shown", "value"),
     [
         ("select_slider", "edit_at", "5", 5),
-        ("select_slider", "edit_at", "off", None),
         ("slider", "edit_to", 9, 9),
         ("selectbox", "weight", 0.5, 0.5),
-        ("selectbox", "weight", 1e-12, 1e-12),
         ("selectbox", "positions", "rotary", "rotary"),
         ("select_slider", "window", "4", 4),
         ("toggle", "other_scope", True, True),
@@ -88,7 +86,7 @@ def test_each_control_reaches_the_engine(kind, field, shown, value):
 
 
 def test_an_address_opens_the_same_state():
-    fields = {"edit_at": 7, "edit_to": 1, "weight": 0.01, "window": 3, "stored_window": 3, "n_layers": 3, "seed": 19}
+    fields = {"edit_at": 7, "edit_to": 1, "weight": 1e-12, "window": 3, "stored_window": 3, "n_layers": 3, "seed": 19}
     fields |= {"storage": "sliding", "other_scope": True, "suffix": "5 6", "positions": "none"}
     at = open_play(**{f"reuse_{name}": str(value).replace("True", "true") for name, value in fields.items()})
     result = run(Config(**fields))
@@ -107,15 +105,18 @@ def test_a_bad_suffix_gets_one_sentence_and_the_rest_stands(text, says):
     assert at.code[-1].value == "python -m kvcore show prefix-reuse"
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("edit_at", "8"), ("edit_to", "32"), ("weight", "nan"), ("window", "0"), ("n_layers", "inf"), ("positions", "x")],
-)
-def test_an_address_a_control_can_reject_opens_its_default(field, value):
-    at = open_play(**{f"reuse_{field}": value})
+def test_an_address_that_controls_can_reject_opens_their_defaults():
+    wrong = {"edit_at": "8", "edit_to": "32", "weight": "nan", "window": "0", "n_layers": "inf", "positions": "x"}
+    at = open_play(**{f"reuse_{field}": value for field, value in wrong.items()})
     assert not at.exception
     assert not at.error
     assert said(at)[0] == run(Config()).verdict
+    assert at.code[-1].value == "python -m kvcore show prefix-reuse"
+
+
+def test_no_edit_is_a_state_of_the_address():
+    at = open_play(reuse_edit_at="off")
+    assert said(at)[0] == run(Config(edit_at=None)).verdict
 
 
 def test_what_is_wrong_is_called_so_and_counts_are_no_speed_up():

@@ -189,7 +189,7 @@ def error_behind(decoder, setting, tokens, hit):
     return float(np.abs(rows - full_rows(decoder, setting, tokens)[-len(rows) :]).max())
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(a_setting(), st.data())
 def test_the_longest_common_prefix_equals_the_full_path_or_is_refused(case, data):
     setting, tokens, _ = case
@@ -253,7 +253,7 @@ def never_wrong_in_another(what, data):
 
 
 @pytest.mark.parametrize("what", CHANGES)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_a_prefix_stored_in_one_setting_is_never_wrong_in_another(what, data):
     never_wrong_in_another(what, data)

@@ -164,7 +164,7 @@ def test_long_outputs_are_ranked_by_their_first_tokens_only(monkeypatch):
     late[150:] += 1
     report = verify_saved(npz(full=full, **{"100,100": early}))
     assert asked[0].length == 38
-    assert asked[0].splits == {"one call": (38,)}
+    assert asked[0].battery.runs == (("one call", (plan.BASE,)),)
     assert report.differences["two halves"].shape == (200,)
     assert "follows from the first 38 tokens" in report.notes[0]
     report = verify_saved(npz(full=full, **{"100,100": late}))

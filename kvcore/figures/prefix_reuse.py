@@ -27,9 +27,9 @@ SYMBOLS = ("circle", "diamond", "square")
 
 COMPUTED, STORED, STALE, EVICTED = "computed", "stored", "stored, wrong here", "evicted"
 MARK = {
-    COMPUTED: {"symbol": "square-open", "color": COLOR["new"], "size": 13, "line": {"width": 2}},
-    STORED: {"symbol": "square", "color": COLOR["cached"], "size": 13},
-    STALE: {"symbol": "x", "color": COLOR["fault"], "size": 12},
+    COMPUTED: {"symbol": "square-open", "color": COLOR["new"], "size": 12, "line": {"width": 2}},
+    STORED: {"symbol": "square", "color": COLOR["cached"], "size": 12},
+    STALE: {"symbol": "x", "color": COLOR["fault"], "size": 11},
     EVICTED: {"symbol": "line-ew-open", "color": COLOR["evicted"], "size": 10, "line": {"width": 2}},
 }
 
@@ -127,7 +127,7 @@ def entries(result: Result) -> go.Figure:
         [*_tokens(result), *traces],
         200 + 34 * len(rows),
         left=8,
-        xaxis=position_axis(n_all) | {"dtick": 1, "range": [-0.6, n_all - 0.4], "tickangle": 0},
+        xaxis=position_axis(n_all) | {"dtick": 1 if n_all <= 12 else 2, "range": [-0.6, n_all - 0.4], "tickangle": 0},
         yaxis={
             "categoryorder": "array", "categoryarray": rows[::-1], "automargin": True,
             "range": [-0.6, len(rows) - 0.4], "showgrid": False, "title": {"text": "way and layer"},
@@ -141,7 +141,7 @@ def _tokens(result: Result) -> list[dict]:
     texts = [
         {
             "type": "scatter", "mode": "text", "x": np.arange(len(ids)), "y": [name] * len(ids),
-            "text": [str(token) for token in ids], "showlegend": False,
+            "text": [str(token) for token in ids], "textfont": {"size": 11}, "showlegend": False,
             "hovertemplate": f"position %{{x}}<br>{name} %{{text}}<extra></extra>",
         }
         for name, ids in (("stored token", result.stored_ids), ("asked token", result.asked_ids))
@@ -149,7 +149,7 @@ def _tokens(result: Result) -> list[dict]:
     other = np.flatnonzero(result.stored_ids != result.asked_ids[:n_stored])
     ring = {
         "type": "scatter", "mode": "markers", "name": "another token", "x": other, "y": ["asked token"] * len(other),
-        "marker": {"symbol": "circle-open", "size": 21, "color": COLOR["flipped"], "line": {"width": 2}},
+        "marker": {"symbol": "circle-open", "size": 20, "color": COLOR["flipped"], "line": {"width": 2}},
         "hoverinfo": "skip",
     }  # fmt: skip
     return [*texts, *([ring] if other.size else [])]

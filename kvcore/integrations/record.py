@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -18,9 +19,13 @@ import numpy as np
 
 from kvcore.arguments import Parser
 from kvcore.integrations.published import ARCHITECTURES
+from kvcore.verification.plan import ONES
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from kvcore.integrations.architectures import Outcome
+    from kvcore.integrations.transformers import Wrapped
 
 COLUMNS = (
     "architecture", "model_type", "cache", "attention", "verdict", "difference", "first_bad_position", "check", "note",
@@ -43,7 +48,7 @@ def record(
     """
     from kvcore.integrations import architectures
 
-    table, rows = table or architectures.verdict_table, []
+    table, rows = table or partial(architectures.verdict_table, check=checked), []
     for index, name in enumerate(names, start=1):
         found = [_plain(row) for row in table([name]).to_dict("records")]
         counted = Counter(row["verdict"] for row in found)
@@ -59,11 +64,23 @@ def record(
     }
 
 
+def checked(wrapped: Wrapped, token_ids: Sequence[int]) -> Outcome:
+    """What `verify` says; where not even single tokens run, the model's error, which the table gives as the reason."""
+    from kvcore.integrations.architectures import verified
+
+    outcome = verified(wrapped, token_ids)
+    if outcome.verdict == "fault" and outcome.split == ONES and outcome.first_bad_position is None:
+        cache = None
+        for token in token_ids:
+            _, cache = wrapped.step([token], cache)
+    return outcome
+
+
 def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """One row of `verdict_table` with its reason apart from its verdict, and without NaN."""
     verdict, _, reason = row["verdict"].partition(": ")
     assert verdict in VERDICTS, verdict
-    note = row["note"] or reason.partition(" yet. ")[0].partition(" Please ")[0]
+    note = reason.partition(" yet. ")[0].partition(" Please ")[0] or row["note"]
     difference, position = row["difference"], row["first_bad_position"]
     made = {
         "architecture": row["architecture"],

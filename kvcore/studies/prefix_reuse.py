@@ -25,7 +25,7 @@ from kvcore.prefix_experiment import (
 from kvcore.setting import Setting
 from kvcore.studies.prefix_result import Entries, Result
 
-MAX_SUFFIX = 8
+MAX_SUFFIX = 6
 MAX_LAYERS = 4
 MAX_WINDOW = len(PREFIX) + MAX_SUFFIX
 MAX_WEIGHT = 10

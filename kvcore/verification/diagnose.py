@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 
 from kvcore.faults import FAULTS, Fault
 from kvcore.setting import Setting
-from kvcore.verification.battery import Trial
 from kvcore.verification.evidence import Battery, Runs
 from kvcore.verification.hypotheses import (
     SPECIAL,
@@ -22,6 +21,7 @@ from kvcore.verification.match import distance, response_distance, same
 from kvcore.verification.plan import BASE, CHUNKS_LAST, LONGER, PREFILL, RESPONSE_CHUNK, RESPONSE_ONES, UNEQUAL
 from kvcore.verification.simulate import BEYOND, Simulation
 from kvcore.verification.suspects import Suspect, observed
+from kvcore.verification.trial import Trial
 
 VOCABULARY = 128
 

@@ -15,7 +15,7 @@ from kvcore.verification.plan import BASE
 from kvcore.verification.subject import find_copy
 
 if TYPE_CHECKING:
-    from kvcore.verification.battery import Trial
+    from kvcore.verification.trial import Trial
 
 
 def check_all(trial: Trial) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 from kvcore.config import DecoderConfig
 from kvcore.faults import Fault
 from kvcore.setting import Setting
-from kvcore.verification.battery import Trial
 from kvcore.verification.plan import BASE, CHUNKS_LAST, ONES, starts
+from kvcore.verification.trial import Trial
 
 Calls = Callable[[np.ndarray], bool]
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from kvcore.threads import one_thread
 from kvcore.verification import plan
-from kvcore.verification.battery import Trial
 from kvcore.verification.character import Character
 from kvcore.verification.checks import Check, not_tested
 from kvcore.verification.diagnose import diagnose
@@ -23,6 +22,7 @@ from kvcore.verification.saved_file import Saved, read_saved
 from kvcore.verification.subject import Subject
 from kvcore.verification.suspects import Suspect
 from kvcore.verification.tolerance import from_format
+from kvcore.verification.trial import Trial
 from kvcore.verification.verify import UNLIKE
 
 CARE = "none of the engine's faults leaves quite this evidence: take the ranking with care"
@@ -127,6 +127,7 @@ def _ranked(saved: Saved, trial: Trial) -> tuple[list[Suspect], list[str]]:
         token_ids=None if saved.token_ids is None else saved.token_ids[:stop],
     )
     cut = trial_of(short)
+    cut.splits = plan.splits(stop, None) | cut.splits
     cut.tolerance = trial.tolerance
     cut.signature = cut.found.signature(cut.battery, trial.tolerance.rounding)
     with one_thread():

@@ -10,7 +10,7 @@ import numpy as np
 from kvcore.verification.plan import BASE, ONE_CALL, ONES, PREFILL, UNEQUAL
 
 if TYPE_CHECKING:
-    from kvcore.verification.battery import Trial
+    from kvcore.verification.trial import Trial
 
 
 @dataclass(frozen=True)
