@@ -111,11 +111,12 @@ if saved.open:
 if published.open:
     with published:
         stored = record.load()
+        marks = ", ".join(f"{mark} {verdict}" for verdict, (mark, _) in architectures.LOOK.items())
         table = record.to_frame(stored)
         st.info(record.in_words(stored), icon=":material/inventory_2:")
         st.markdown(
             "Recorded, and not computed here: what `verify` said of the cache of transformers, for small random-weight"
-            f" models of each architecture. The command is `{stored['made_by']}`."
+            f" models of each architecture. The command is `{stored['made_by']}`. Marks: {marks}."
         )
         export.chart(
             architectures.figure(table),

@@ -57,8 +57,8 @@ with st.expander("What the rows of the picture are"):
     st.markdown(WORDS)
 
 views = list(nav.PAGES)[1:]
-for pair in (views[:2], views[2:]):
-    for column, stem in zip(st.columns(2), pair, strict=True):
+for first in range(0, len(views), 2):
+    for column, stem in zip(st.columns(2), views[first : first + 2], strict=False):
         with column:
             nav.link(stem)
 

@@ -95,3 +95,12 @@ def test_threads_are_one_within_and_as_before_afterwards():
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_what_verify_costs_is_measured_for_a_right_and_a_faulty_model():
+    right, faulty = bench.costs(1)
+    assert (right.name, faulty.name) == ("verify of a right model", "verify of a faulty model")
+    for cost in (right, faulty):
+        assert {"name", "setting", "ratio", "against", "runs"} <= set(cost.to_json())
+        assert cost.ratio == pytest.approx(cost.own_seconds / cost.model_seconds)
+        assert "target at most 1 s" in cost.line

@@ -115,7 +115,7 @@ def test_each_combination_is_one_cell_with_the_mark_of_its_verdict():
     found = architectures.figure(TABLE)
     [cells] = found.data
     assert list(found.layout.yaxis.ticktext) == ["Wrong", "Right"]
-    assert list(found.layout.xaxis.ticktext) == ["dynamic<br>eager", "static<br>eager"]
+    assert list(found.layout.xaxis.ticktext) == ["dynamic, eager", "static, eager"]
     assert [list(line) for line in cells.text] == [["✗", "≈"], ["=", "–"]]
     assert [list(line) for line in cells.z] == [[2, 1], [0, 3]]
     assert "first at position 7 under one call" in cells.customdata[0][0]

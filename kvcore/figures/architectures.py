@@ -13,7 +13,7 @@ LOOK = {
     "equal": ("=", COLOR["cached"]),
     "rounding": ("≈", COLOR["new"]),
     "fault": ("✗", COLOR["fault"]),
-    "not supported": ("–", "rgba(128,128,128,0.30)"),
+    "not supported": ("–", "#BDBDBD"),
 }
 """Verdict -> its mark and its colour."""
 
@@ -48,14 +48,14 @@ def figure(table: pd.DataFrame) -> go.Figure:
     }  # fmt: skip
     return laid_out(
         [cells],
-        110 + ROW * len(names),
-        margin={"l": 190, "r": 8, "t": 84, "b": 16},
+        176 + ROW * len(names),
+        margin={"l": 190, "r": 8, "t": 160, "b": 16},
         xaxis={
-            "title": {"text": "cache, attention"},
+            "title": {"text": "cache, attention", "standoff": 6},
             "side": "top",
             "tickvals": list(range(len(columns))),
-            "ticktext": ["<br>".join(column) for column in columns],
-            "tickangle": 0,
+            "ticktext": [", ".join(column) for column in columns],
+            "tickangle": -90,
             "showgrid": False,
             "zeroline": False,
         },

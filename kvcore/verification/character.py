@@ -41,8 +41,9 @@ def character(
     alternatives: Sequence[int],
     tolerance: Tolerance,
 ) -> Character:
-    """`moved` holds for each edited position how far each row moved, (T,)."""
-    reach, n_sinks = _reach(moved, len(token_ids), tolerance.equal)
+    """`moved` holds for each edited position how far each row moved, in a sequence of any length."""
+    length = len(moved[0][1]) if moved else len(token_ids)
+    reach, n_sinks = _reach(moved, length, tolerance.equal)
     scheme, influence = _scheme(subject, token_ids, alternatives, tolerance)
     return Character(scheme, reach, n_sinks, None if influence is None else _drop(influence))
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from kvcore.faults import FAULTS, Fault
-from kvcore.setting import Setting
 from kvcore.verification.evidence import Battery, Runs
 from kvcore.verification.hypotheses import (
     SPECIAL,
@@ -28,7 +27,7 @@ VOCABULARY = 128
 CHEAP = (UNEQUAL, RESPONSE_ONES, RESPONSE_CHUNK)
 """The splits of the first round, with few calls between them."""
 
-LEAST_FINALISTS, MOST_FINALISTS, NEAR = 6, 18, 0.2
+LEAST_FINALISTS, MOST_FINALISTS, NEAR = 6, 20, 0.2
 """Faults that go on to the whole battery; the others were less like the evidence in the first round."""
 
 PARTICULAR = 0.03
@@ -87,12 +86,12 @@ def _tried(trial: Trial, made: Battery) -> Iterator[Candidate]:
     calls_supposed = calls_at_fault(trial)
     first = (*CHEAP, CHUNKS_LAST) if calls_supposed in ([single_tokens], [any_single_token]) else CHEAP
     cheap = tuple((split, names) for split, names in made.runs if split in first) or made.runs
-    for setting, windows_only in settings(trial):
+    for setting, besides in settings(trial):
         simulation = Simulation(setting, made)
         for fault in FAULTS.values():
             if fault.shown_by or fault.across_sequences or fault.needs(setting):
                 continue
-            if windows_only and not fault.needs(_without_windows(setting)):
+            if besides is not None and not fault.needs(besides):
                 continue
             for calls in alternatives(calls_supposed, fault):
                 yield _candidate(trial, made, cheap, simulation, fault, calls)
@@ -126,8 +125,11 @@ def _certain(trial: Trial) -> Iterator[tuple[str, str]]:
 
 
 def _best(candidates: list[Candidate]) -> list[Candidate]:
-    """The most alike, and those next to them."""
-    ordered = sorted(candidates, key=lambda candidate: candidate.distance)
+    """The most alike, each fault once, and those next to them."""
+    by_fault: dict[str, Candidate] = {}
+    for candidate in sorted(candidates, key=lambda candidate: candidate.distance):
+        by_fault.setdefault(candidate.fault.name, candidate)
+    ordered = list(by_fault.values())
     near = ordered[0].distance + NEAR
     return ordered[:LEAST_FINALISTS] + [c for c in ordered[LEAST_FINALISTS:MOST_FINALISTS] if c.distance <= near]
 
@@ -140,6 +142,8 @@ def _candidate(
     apart += RESPONSE_WEIGHT * response_distance(trial.responses, found.responses(made, BEYOND))
     windows = simulation.setting.windows
     shown = trial.hooks.window or trial.character.drop
+    if simulation.setting.decoder.positions != trial.character.scheme:
+        apart += PARTICULAR
     if len(set(windows)) > 1 and (shown is None or shown not in windows):
         apart += HYBRID
     if isinstance(calls, SPECIAL):
@@ -150,10 +154,6 @@ def _candidate(
 def _without(made: Battery, left_out: str) -> Battery:
     runs = tuple((split, tuple(n for n in names if n != left_out)) for split, names in made.runs)
     return replace(made, runs=tuple((split, names) for split, names in runs if names))
-
-
-def _without_windows(setting: Setting) -> Setting:
-    return Setting(setting.decoder, (None,))
 
 
 def _ranked(certain: list[tuple[str, str]], finalists: list[Candidate], seen: str) -> Iterator[Suspect]:

@@ -128,16 +128,22 @@ def first_bad(trial: Trial, split: str) -> int | None:
     return int(bad[0]) if bad.size else None
 
 
-def settings(trial: Trial) -> Iterator[tuple[Setting, bool]]:
-    """Settings of the engine that are like the caller's model, and whether only faults of windows are tried in them."""
+def settings(trial: Trial) -> Iterator[tuple[Setting, Setting | None]]:
+    """Settings of the engine that are like the caller's model.
+
+    With the second of a pair only those faults are tried that need what the first has and the second lacks.
+    """
     like, declared = trial.character, trial.hooks.window
     if like.reach is not None:
         for n_layers, window in _stacks(trial, like.reach):
-            yield _setting(like.scheme, n_layers, (window,), like.n_sinks), False
+            yield _setting(like.scheme, n_layers, (window,), like.n_sinks), None
         return
-    yield _setting(like.scheme, 2, (None,)), False
+    plain = _setting(like.scheme, 2, (None,))
+    yield plain, None
     for window in [declared] if declared else _windows(trial):
-        yield _setting(like.scheme, 2, (window, None)), True
+        yield _setting(like.scheme, 2, (window, None)), plain
+    if like.scheme == "rotary":  # weak slopes look alike
+        yield _setting("alibi", 2, (None,)), plain
 
 
 def _setting(scheme: str, n_layers: int, windows: tuple[int | None, ...], n_sinks: int = 0) -> Setting:

@@ -18,8 +18,8 @@ from kvcore.units import plural
 from kvcore.verification.lab import model
 from kvcore.verification.verify import verify
 
-TOKEN_IDS = (3, 10, 17, 24, 31, 6, 13, 20, 27, 2, 9, 16, 23, 30)
-"""The lab's tokens: 14, all different."""
+TOKEN_IDS = (3, 10, 17, 24, 31, 6, 13, 20, 27, 2, 9, 16)
+"""The lab's tokens: 12, all different."""
 
 
 def faults_table(

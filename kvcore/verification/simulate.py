@@ -15,7 +15,7 @@ from kvcore.setting import Setting
 from kvcore.verification.contents import Layer, flags, in_time, to_array
 from kvcore.verification.evidence import Battery, Found, Runs, Signature
 from kvcore.verification.hypotheses import Calls, every_call
-from kvcore.verification.plan import BASE, ONES
+from kvcore.verification.plan import BASE, ONE_CALL, ONES
 
 BEYOND = 1e-9
 """The engine's rows, float64, differ by 1e-15 where they are right and by far more where they are not."""
@@ -47,9 +47,7 @@ class Simulation:
         if fault.wrong_reference:
             found.reference = self._full(fault.deviate(self.setting))
         for split, names in runs:
-            rules = fault.deviate(self.setting)  # anew, for some faults remember
-            if calls is not every_call:
-                rules = restricted(rules, self.setting.rules, calls)
+            rules = self._rules(fault, calls)
             tokens = np.array([self.battery.sequences[name] for name in names])
             rows = self._run(tokens, self.battery.splits[split], rules)
             found.rows |= {(split, name): row for name, row in zip(names, rows, strict=True)}
@@ -60,19 +58,22 @@ class Simulation:
         found: Signature = {}
         for kind, what in wanted:
             if kind == "layer" and what in self.battery.splits:
-                right, wrong = (self._last(rules, what)[0] for rules in self._both(fault, calls))
+                right = self._last(self.setting.rules, what)[0]
+                wrong = self._last(self._rules(fault, calls), what)[0]
                 found[kind, what, BASE] = np.abs(wrong - right).max(axis=-1) > BEYOND
-        if any(kind == "contents" for kind, _ in wanted):
+        if any(kind == "contents" for kind, _ in wanted) and {ONES, ONE_CALL} <= self.battery.splits.keys():
             length = len(self.battery.sequences[BASE])
-            caches = [self._last(rules, ONES)[1] for rules in self._both(fault, calls)]
-            right, wrong = ([_contents(layer) for layer in cache.layers] for cache in caches)
+            caches = [self._last(self._rules(fault, calls), split)[1] for split in (ONES, ONE_CALL)]
+            after_ones, after_one_call = ([_contents(layer) for layer in cache.layers] for cache in caches)
             for index, name in ((0, "first layer"), (-1, "last layer")):
-                found["contents", name, BASE] = flags(wrong[index], right[index], length, BEYOND)
+                held = flags(after_ones[index], after_one_call[index], length, BEYOND)
+                found["contents", name, BASE] = held
         return found
 
-    def _both(self, fault: Fault, calls: Calls) -> tuple[ByLayer, ByLayer]:
+    def _rules(self, fault: Fault, calls: Calls) -> ByLayer:
+        """Anew for every run, for some faults remember."""
         wrong = fault.deviate(self.setting)
-        return self.setting.rules, wrong if calls is every_call else restricted(wrong, self.setting.rules, calls)
+        return wrong if calls is every_call else restricted(wrong, self.setting.rules, calls)
 
     def _last(self, rules: ByLayer, split: str) -> tuple[np.ndarray, KVCache]:
         """The first layer's rows (T, d_model) of the base sequence, and the cache at its end."""

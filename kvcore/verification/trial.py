@@ -91,21 +91,34 @@ def prepare(subject: Subject, hooks: Hooks, rtol: float | None, atol: float | No
             f"full gave a value that is not finite at position {row}; it is the reference and must be finite"
         )
     floor = prefix_floor(subject, base)
+
+    def takes(token_ids: tuple[int, ...]) -> bool:
+        return subject.try_full(token_ids) is not None
+
     alternatives = hooks.ids_for_edits(tokens)
-    edits, moved = [], []
-    for edit in plan.edits(tokens, alternatives, plan.edit_positions(length)):
-        rows = subject.try_full(edit.token_ids)
-        if rows is not None:
-            edits.append(edit)
-            moved.append((edit.position, difference_by_position(rows, base)))
+    edits = [e for e in plan.edits(tokens, alternatives, plan.edit_positions(length)) if takes(e.token_ids)]
+    moved = [(edit.position, difference_by_position(subject.full(edit.token_ids), base)) for edit in edits]
     influence = max((float(gap[position + 1 :].max()) for position, gap in moved), default=0.0)
     tolerance = from_format(base, subject.dtype, float(floor.max()), influence, rtol, atol)
     trial = Trial(subject, hooks, length, plan.splits(length, hooks.max_chunk, hooks.splits), edits, tolerance)
     trial.sequences = {BASE: tokens, CONSTANT: (tokens[0],) * length} | {edit.name: edit.token_ids for edit in edits}
     trial.found.reference[BASE] = base
     trial.moved, trial.floor = moved, floor
-    trial.character = character(subject, tokens, moved, alternatives, tolerance)
+    trial.character = character(subject, tokens, _moved_far(subject, tokens, alternatives), alternatives, tolerance)
     return trial
+
+
+def _moved_far(subject: Subject, tokens: tuple[int, ...], alternatives: list[int]) -> list[tuple[int, np.ndarray]]:
+    """How far each edit moves each row of full, on the tokens repeated where they are few: reach tells a window."""
+    longer = plan.repeated(tokens, max(len(tokens), plan.LONG_ENOUGH))
+    if subject.try_full(longer) is None:
+        longer = tokens
+    base, found = subject.full(longer), []
+    for edit in plan.edits(longer, alternatives, plan.edit_positions(len(longer))):
+        rows = subject.try_full(edit.token_ids)
+        if rows is not None:
+            found.append((edit.position, difference_by_position(rows, base)))
+    return found
 
 
 def prefix_floor(subject: Subject, base: np.ndarray) -> np.ndarray:
