@@ -32,15 +32,19 @@ architecture instead (needs transformers). Exit code 0: equal or rounding; 1: a 
 def command(parser: Parser, argv: Sequence[str]) -> int:
     parser.add_argument("factory", nargs="?", metavar="MODULE:FACTORY", help="such as package.module:make_model")
     parser.add_argument("--config", metavar="FILE", help="a config.json of a published model")
+    parser.add_argument("--saved", metavar="FILE", help="an NPZ of saved outputs, as the page Check your own takes it")
     parser.option("cache", "dynamic", f"with --config: one of {', '.join(CACHES)}")
     parser.option("attention", "eager", f"with --config: one of {', '.join(ATTENTIONS)}")
     parser.option("seed", "0", "with --config: seed of the random weights")
     parser.option("tokens", "16", "with --config: how many random tokens, 2 to 64")
     parser.add_argument("--json", action="store_true", help="the report as one JSON object")
     given = parser.parse(argv)
-    if (given.factory is None) == (given.config is None):
-        raise ValueError("name one model: MODULE:FACTORY, or --config FILE")
-    report = _published(given) if given.config is not None else _made(given.factory)
+    if sum(source is not None for source in (given.factory, given.config, given.saved)) != 1:
+        raise ValueError("name one model: MODULE:FACTORY, --config FILE or --saved FILE")
+    if given.saved is not None:
+        report = _saved(given.saved)
+    else:
+        report = _published(given) if given.config is not None else _made(given.factory)
     print(report.to_json() if given.json else report)
     return 0 if report.ok else 1
 
@@ -98,14 +102,28 @@ def _published(given: Any) -> Report:
     return _verify(full=wrapped.full, step=wrapped.step, token_ids=token_ids, **wrapped.hooks())
 
 
+def _saved(path: str) -> Report:
+    """The report on outputs that were saved to a file."""
+    from kvcore.verification.saved import verify_saved
+    from kvcore.verification.saved_file import MAX_BYTES
+
+    return verify_saved(_read(path, MAX_BYTES))
+
+
+def _read(path: str, most: int) -> bytes:
+    """A file's bytes. Raises ValueError where it cannot be read or has more than `most`."""
+    try:
+        if Path(path).stat().st_size > most:
+            raise ValueError(f"{path} is larger than {most:,} bytes, which are allowed at most")
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
 def read_config(path: str) -> dict[str, Any]:
     """A configuration file as a mapping. Raises ValueError for what is none, in one sentence."""
     try:
-        if Path(path).stat().st_size > CONFIG_BYTES:
-            raise ValueError(f"{path} is larger than {CONFIG_BYTES:,} bytes, which no config.json needs")
-        config = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+        config = json.loads(_read(path, CONFIG_BYTES).decode("utf-8"))
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON in UTF-8: {type(error).__name__}") from None
     if not isinstance(config, dict):

@@ -11,9 +11,8 @@ import pytest
 
 from kvcore import cli
 from kvcore.integrations import record
-from kvcore.integrations.architectures import DISAGREEMENTS, TOKEN_IDS, Outcome
+from kvcore.integrations.architectures import DISAGREEMENTS, TOKEN_IDS, verified
 from kvcore.integrations.published import ARCHITECTURES
-from kvcore.verification.plan import ONES
 from tests.serve import ROOT
 
 
@@ -95,24 +94,33 @@ def test_a_row_is_plain_data(wrong, row):
 
 
 class Breaks:
-    """A model whose cached calls raise, and which says so only when it is called."""
+    """A model whose cached calls break off, with an error of their own or in a comparison of single tokens."""
 
-    def step(self, token_ids, cache):
-        raise RuntimeError("no room for a second token")
+    def __init__(self, step):
+        self.step = step
+
+    def full(self, token_ids):
+        return np.array([[float(token), 1.0] for token in token_ids])
+
+    def hooks(self):
+        return {}
 
 
-def test_a_cache_that_takes_no_single_tokens_is_not_supported_and_not_faulty(monkeypatch):
-    broken = Outcome("fault", 1e-7, None, ONES)
-    monkeypatch.setattr("kvcore.integrations.architectures.verified", lambda wrapped, ids: broken)
-    with pytest.raises(RuntimeError, match="no room for a second token"):
-        record.checked(Breaks(), TOKEN_IDS)
-    wrong = Outcome("fault", 0.5, 3, ONES)
-    monkeypatch.setattr("kvcore.integrations.architectures.verified", lambda wrapped, ids: wrong)
-    assert record.checked(Breaks(), TOKEN_IDS) == wrong
+def test_a_cache_that_takes_no_single_tokens_is_not_supported_and_not_faulty():
+    def breaking(token_ids, cache):
+        return np.ones(2) @ np.ones(3), cache
+
+    outcome = verified(Breaks(breaking), TOKEN_IDS)
+    assert outcome.verdict.startswith("not supported: step broke off")
+
+    def wrong(token_ids, cache):
+        return np.zeros((len(token_ids), 2)), cache
+
+    assert verified(Breaks(wrong), TOKEN_IDS).verdict == "fault"
 
 
 def test_the_command_writes_a_new_file_and_prints_the_table(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("kvcore.integrations.architectures.verdict_table", lambda names, check: made(names))
+    monkeypatch.setattr("kvcore.integrations.architectures.verdict_table", made)
     out = tmp_path / "table.json"
     assert cli.main(["architectures", "--only", "GPT-2, Mamba 130M", "--out", str(out)]) == 0
     printed = capsys.readouterr()

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from kvcore.cli import main
@@ -107,6 +108,17 @@ def test_bad_input_is_one_sentence_and_exit_2(words, says, factory, tmp_path, ca
     told = capsys.readouterr().err.strip()
     assert says in told
     assert "\n" not in told
+
+
+def test_saved_outputs_are_verified_from_a_file(tmp_path, capsys):
+    rows = np.random.default_rng(0).normal(size=(6, 4))
+    good, bad = tmp_path / "good.npz", tmp_path / "bad.npz"
+    np.savez(good, **{"full": rows, "3,3": rows, "1,1,1,1,1,1": rows})
+    np.savez(bad, **{"full": rows, "3,3": rows, "1,1,1,1,1,1": rows + np.arange(6)[:, None] // 3})
+    assert main(["verify", "--saved", str(good)]) == 0
+    assert main(["verify", "--saved", str(bad)]) == 1
+    assert "the first at position 3" in capsys.readouterr().out
+    assert main(["verify", "--saved", str(tmp_path / "none.npz")]) == 2
 
 
 def test_a_configuration_file_is_verified_as_a_small_model(tmp_path, capsys):

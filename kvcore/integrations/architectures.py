@@ -11,6 +11,7 @@ import numpy as np
 from kvcore.integrations.published import ARCHITECTURES
 from kvcore.integrations.small import ATTENTION, small_model
 from kvcore.integrations.transformers import CACHES, Wrapped, sentence, wrap
+from kvcore.verification.plan import ONES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,10 +76,9 @@ def verified(wrapped: Wrapped, token_ids: Sequence[int] = TOKEN_IDS) -> Outcome:
     report = verify(wrapped.full, wrapped.step, token_ids, **wrapped.hooks())
     told = [check for check in report.checks if check.largest is not None and check.verdict != "note"]
     largest = max(check.largest for check in told) / report.tolerance.scale
-    broke_off = [check for check in report.checks if check.verdict == "failed"]
-    failed = next((check for check in report.checks if check.verdict == "differs"), None)
-    if failed is None and broke_off:
-        return Outcome(f"not supported: a call fails: {broke_off[0].note}", np.nan, None, "")
+    failed = next((check for check in report.checks if check.faulty), None)
+    if failed is not None and (failed.name, failed.verdict) == (ONES, "failed"):
+        return Outcome(f"not supported: {failed.note}", np.nan, None, "")  # not even single tokens run
     if failed is not None:
         return Outcome("fault", largest, failed.first_bad, failed.name)
     rounding = any(check.verdict == "rounding" for check in told)

@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -19,13 +18,9 @@ import numpy as np
 
 from kvcore.arguments import Parser
 from kvcore.integrations.published import ARCHITECTURES
-from kvcore.verification.plan import ONES
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from kvcore.integrations.architectures import Outcome
-    from kvcore.integrations.transformers import Wrapped
 
 COLUMNS = (
     "architecture", "model_type", "cache", "attention", "verdict", "difference", "first_bad_position", "check", "note",
@@ -48,7 +43,7 @@ def record(
     """
     from kvcore.integrations import architectures
 
-    table, rows = table or partial(architectures.verdict_table, check=checked), []
+    table, rows = table or architectures.verdict_table, []
     for index, name in enumerate(names, start=1):
         found = [_plain(row) for row in table([name]).to_dict("records")]
         counted = Counter(row["verdict"] for row in found)
@@ -62,18 +57,6 @@ def record(
         "token_ids": list(architectures.TOKEN_IDS),
         "rows": rows,
     }
-
-
-def checked(wrapped: Wrapped, token_ids: Sequence[int]) -> Outcome:
-    """What `verify` says; where not even single tokens run, the model's error, which the table gives as the reason."""
-    from kvcore.integrations.architectures import verified
-
-    outcome = verified(wrapped, token_ids)
-    if outcome.verdict == "fault" and outcome.split == ONES and outcome.first_bad_position is None:
-        cache = None
-        for token in token_ids:
-            _, cache = wrapped.step([token], cache)
-    return outcome
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,10 @@ from kvcore.verification.plan import BASE, ONE_CALL, ONES, PREFILL, UNEQUAL
 
 if TYPE_CHECKING:
     from kvcore.verification.trial import Trial
+
+
+UNLIKE = 0.2
+"""A likeliest suspect that is further from the evidence than this explains it badly."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,13 @@ class Suspect:
     evidence: str
     advice: str
     distance: float
+
+
+def with_care(suspects: Sequence[Suspect]) -> list[str]:
+    """A note where even the likeliest suspect explains what was seen badly."""
+    if suspects and suspects[0].distance > UNLIKE:
+        return ["none of the engine's faults leaves quite this evidence: take the ranking with care"]
+    return []
 
 
 def observed(trial: Trial) -> str:

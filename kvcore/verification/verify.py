@@ -14,9 +14,7 @@ from kvcore.verification.outputs import TokenIds
 from kvcore.verification.plan import BASE
 from kvcore.verification.report import Report
 from kvcore.verification.subject import Subject
-
-UNLIKE = 0.2
-"""A likeliest suspect that is further from the evidence than this explains it badly."""
+from kvcore.verification.suspects import with_care
 
 
 def verify(
@@ -73,9 +71,7 @@ def verify(
     ok = not any(check.faulty for check in trial.checks)
     with one_thread():
         suspects = [] if ok else diagnose(trial)
-    notes = [check.note for check in trial.checks if check.verdict == "note"]
-    if suspects and suspects[0].distance > UNLIKE:
-        notes.append("none of the engine's faults leaves quite this evidence: take the ranking with care")
+    notes = [check.note for check in trial.checks if check.verdict == "note"] + with_care(suspects)
     differences = {
         split: trial.found.difference(split, BASE) for split, sequence in trial.found.rows if sequence == BASE
     }

@@ -109,5 +109,6 @@ def link(stem: str) -> None:
 def footer() -> None:
     st.caption(
         "KV Cache Lab. Every number here is computed by this server from seeded random weights; nothing is"
-        " pre-recorded except the recorded figures that the overview compares with. Counts of work are not a speed-up."
+        " pre-recorded except the recorded figures that the overview compares with and the table of published models"
+        " under Check your own, which both say so. Counts of work are not a speed-up."
     )
