@@ -180,6 +180,9 @@ def test_a_new_server_whose_first_visit_is_a_deep_link_shows_that_page_whole(bro
             "Decode paths",
             "Work counts",
             "Sliding window",
+            "Fault bench",
+            "Prefix reuse",
+            "Check your own",
         ]
         assert run(Config(seed=9)).reading in reading(page)
         assert page.url.endswith("/decode_paths?paths_seed=9")
@@ -189,7 +192,7 @@ def test_a_new_server_whose_first_visit_is_a_deep_link_shows_that_page_whole(bro
 
 def test_page_links_lead_to_each_view(browser, address):
     page, wrong = visit(browser, address)
-    for title in ("Mask explorer", "Decode paths", "Work counts", "Sliding window"):
+    for title in ("Mask explorer", "Sliding window", "Fault bench", "Prefix reuse", "Check your own"):
         page.goto(address)
         settled(page)
         page.get_by_test_id("stMain").get_by_role("link", name=title).first.click()

@@ -67,7 +67,7 @@ def test_the_recorded_setting_matches_the_oracle_at_all_24_positions(seed):
         {"first": 1},
         {"cast": "float32"},
     ],
-    ids=str,
+    ids=lambda deviation: "-".join(deviation),
 )
 def test_the_oracle_comparison_can_fail(deviation):
     tokens = lab_token_ids(12)

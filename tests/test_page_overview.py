@@ -116,13 +116,16 @@ def test_evidence_zip_unpacks_to_a_folder_that_the_audit_accepts(run, tmp_path):
     assert manifest["protocol"]["seeds"] == [7, 19, 41]
 
 
-def test_page_links_name_all_four_views():
+def test_page_links_name_all_other_pages():
     at = open_page()
     assert [link.proto.label for link in at.get("page_link")] == [
         "**Mask explorer**",
         "**Decode paths**",
         "**Work counts**",
         "**Sliding window**",
+        "**Fault bench**",
+        "**Prefix reuse**",
+        "**Check your own**",
     ]
 
 

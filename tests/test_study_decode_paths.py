@@ -7,7 +7,7 @@ from kvcore import paths
 from kvcore.budget import WORK_BUDGET
 from kvcore.config import DTYPES, TOLERANCE
 from kvcore.model import LabDecoder
-from kvcore.rules import sliding, windowed
+from kvcore.rules import Rules, sliding, windowed
 from kvcore.studies import decode_paths
 from kvcore.studies.decode_paths import Config, run
 from kvcore.studies.path_plan import CONTROLS, PATHS, path_plans
@@ -74,7 +74,7 @@ def test_a_right_path_that_goes_wrong_is_reported(monkeypatch):
     right = paths.cached
 
     def broken(decoder, token_ids, chunk_sizes=None, rules=paths.RIGHT):
-        return right(decoder, token_ids, chunk_sizes, paths.Rules(mask_position=lambda p: p - p[0]))
+        return right(decoder, token_ids, chunk_sizes, Rules(mask_position=lambda p: p - p[0]))
 
     monkeypatch.setattr(paths, "cached", broken)
     result = run(Config(paths="token cache", controls=""))
@@ -191,7 +191,7 @@ def test_rounding_beyond_the_tolerance_is_told_from_a_fault(monkeypatch):
     assert outcome.verdict == "rounding"
 
     right = paths.cached
-    wrong = paths.Rules(mask_position=lambda p: p - p[0])
+    wrong = Rules(mask_position=lambda p: p - p[0])
     monkeypatch.setattr(paths, "cached", lambda decoder, ids, sizes=None, rules=None: right(decoder, ids, sizes, wrong))
     result = run(Config(paths="token cache", controls="", dtype="bfloat16"))
     assert result.outcomes[0].verdict == "BEYOND TOLERANCE"

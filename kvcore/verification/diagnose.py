@@ -18,7 +18,7 @@ from kvcore.verification.hypotheses import (
 )
 from kvcore.verification.match import distance, response_distance, same
 from kvcore.verification.plan import BASE, CHUNKS_LAST, LONGER, PREFILL, RESPONSE_CHUNK, RESPONSE_ONES, UNEQUAL
-from kvcore.verification.simulate import BEYOND, Simulation
+from kvcore.verification.simulate import Simulation, Simulations
 from kvcore.verification.suspects import Suspect, observed
 from kvcore.verification.trial import Trial
 
@@ -66,7 +66,7 @@ def numbered(trial: Trial) -> Battery:
     return replace(made, sequences=sequences)
 
 
-def diagnose(trial: Trial) -> list[Suspect]:
+def diagnose(trial: Trial, simulations: Simulations | None = None) -> list[Suspect]:
     """Suspects of different classes, the likeliest first; empty where nothing differs."""
     certain = list(_certain(trial))
     wrong = {key[2] for key, bad in trial.signature.items() if key[0] == "differs" and bad.any()}
@@ -75,31 +75,31 @@ def diagnose(trial: Trial) -> list[Suspect]:
     made = numbered(trial)
     if BASE in wrong:
         made = _without(made, LONGER)
-    tried = list(_tried(trial, made))
+    tried = list(_tried(trial, made, simulations or Simulations()))
     finalists = [_again(trial, made, candidate) for candidate in _best(tried)]
     finalists.sort(key=lambda candidate: candidate.distance)
     return list(_ranked(certain, finalists, observed(trial)))
 
 
-def _tried(trial: Trial, made: Battery) -> Iterator[Candidate]:
+def _tried(trial: Trial, made: Battery, simulations: Simulations) -> Iterator[Candidate]:
     """Every fault that can be in force, under the splits with few calls."""
     calls_supposed = calls_at_fault(trial)
     first = (*CHEAP, CHUNKS_LAST) if calls_supposed in ([single_tokens], [any_single_token]) else CHEAP
     cheap = tuple((split, names) for split, names in made.runs if split in first) or made.runs
     for setting, besides in settings(trial):
-        simulation = Simulation(setting, made)
+        simulation = simulations.of(setting, made)
         for fault in FAULTS.values():
             if fault.shown_by or fault.across_sequences or fault.needs(setting):
                 continue
             if besides is not None and not fault.needs(besides):
                 continue
             for calls in alternatives(calls_supposed, fault):
-                yield _candidate(trial, made, cheap, simulation, fault, calls)
+                yield _candidate(trial, cheap, simulation, fault, calls)
 
 
 def _again(trial: Trial, made: Battery, candidate: Candidate) -> Candidate:
     """A finalist under the whole battery, with what the hooks have shown."""
-    again = _candidate(trial, made, made.runs, candidate.simulation, candidate.fault, candidate.calls)
+    again = _candidate(trial, made.runs, candidate.simulation, candidate.fault, candidate.calls)
     shown = {key: bad for key, bad in trial.signature.items() if key[0] in ("layer", "contents")}
     if shown:
         expected = candidate.simulation.shown(candidate.fault, candidate.calls, [key[:2] for key in shown])
@@ -134,12 +134,9 @@ def _best(candidates: list[Candidate]) -> list[Candidate]:
     return ordered[:LEAST_FINALISTS] + [c for c in ordered[LEAST_FINALISTS:MOST_FINALISTS] if c.distance <= near]
 
 
-def _candidate(
-    trial: Trial, made: Battery, runs: Runs, simulation: Simulation, fault: Fault, calls: Calls
-) -> Candidate:
-    found = simulation.found(fault, calls, runs)
-    apart = distance(trial.signature, found.signature(made, BEYOND))
-    apart += RESPONSE_WEIGHT * response_distance(trial.responses, found.responses(made, BEYOND))
+def _candidate(trial: Trial, runs: Runs, simulation: Simulation, fault: Fault, calls: Calls) -> Candidate:
+    signature, responses = simulation.evidence(fault, calls, runs)
+    apart = distance(trial.signature, signature) + RESPONSE_WEIGHT * response_distance(trial.responses, responses)
     windows = simulation.setting.windows
     shown = trial.hooks.window or trial.character.drop
     if simulation.setting.decoder.positions != trial.character.scheme:

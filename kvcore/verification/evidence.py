@@ -19,6 +19,9 @@ Signature = dict[tuple[str, str, str], np.ndarray]
 """
 
 
+Responses = dict[tuple[str, int], np.ndarray]
+"""(split, row) -> how much more each edit moves the row than it does in full, as a logarithm."""
+
 Runs = Sequence[tuple[str, tuple[str, ...]]]
 """Splits, each with the sequences that go through it."""
 
@@ -37,6 +40,11 @@ class Battery:
     splits: Mapping[str, Sizes]
     runs: Runs
     edited: Mapping[str, int]
+
+    @property
+    def key(self) -> tuple:
+        """Equal for batteries that run the same."""
+        return tuple(self.sequences.items()), tuple(self.splits.items()), tuple(self.runs), tuple(self.edited.items())
 
 
 @dataclass(eq=False)
@@ -71,13 +79,13 @@ class Found:
             found["leaks", split, sequence] = does & ~should & ~before
         return found
 
-    def responses(self, battery: Battery, beyond: float) -> dict[tuple[str, int], np.ndarray]:
+    def responses(self, battery: Battery, beyond: float) -> Responses:
         """How much more an edit moves the new rows than it does in full, as a logarithm to base e, within ±4.
 
         (split, row) -> one number an edit that should move the row, with the edits of the prompt first and
         the row's own token last.
         """
-        found: dict[tuple[str, int], np.ndarray] = {}
+        found: Responses = {}
         for split in RESPONSES:
             names = [name for name in battery.edited if (split, name) in self.rows]
             if not names or (split, SHORT) not in self.rows:

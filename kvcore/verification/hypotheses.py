@@ -141,7 +141,7 @@ def settings(trial: Trial) -> Iterator[tuple[Setting, Setting | None]]:
     plain = _setting(like.scheme, 2, (None,))
     yield plain, None
     for window in [declared] if declared else _windows(trial):
-        yield _setting(like.scheme, 2, (window, None)), plain
+        yield _setting(like.scheme, 3, (window, None)), plain
     if like.scheme == "rotary":  # weak slopes look alike
         yield _setting("alibi", 2, (None,)), plain
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kvcore.verification.evidence import Signature
+from kvcore.verification.evidence import Responses, Signature
 from kvcore.verification.plan import BASE
 
 WEIGHT = {
@@ -18,9 +18,6 @@ WEIGHT = {
     "reuse": 2.0,
 }
 """What a kind of evidence counts; runs of other sequences than the caller's own count half."""
-
-
-Responses = dict[tuple[str, int], np.ndarray]
 
 
 def distance(found: Signature, expected: Signature) -> float:

@@ -15,8 +15,13 @@ from kvcore.faults.example import example
 from kvcore.setting import STORAGE, Setting
 from kvcore.threads import one_thread
 from kvcore.units import plural
+from kvcore.verification.hooks import Hooks
 from kvcore.verification.lab import model
-from kvcore.verification.verify import verify
+from kvcore.verification.outputs import TokenIds
+from kvcore.verification.report import Report
+from kvcore.verification.simulate import Simulations
+from kvcore.verification.subject import Subject
+from kvcore.verification.verify import report
 
 TOKEN_IDS = (3, 10, 17, 24, 31, 6, 13, 20, 27, 2, 9, 16)
 """The lab's tokens: 12, all different."""
@@ -30,21 +35,28 @@ def faults_table(
     Without `hooks` the checker gets full, step and ids only; faults that these cannot show are left out.
     `told` hears each fault's name before it is tried.
     """
-    rows = []
+    rows, simulations = [], Simulations()
     for fault in FAULTS.values() if names is None else [FAULTS[name] for name in names]:
         if not hooks and fault.shown_by:
             continue
         told(fault.name)
-        rows.append(_fault_row(fault, seeds, hooks))
+        rows.append(_fault_row(fault, seeds, hooks, simulations))
     return pd.DataFrame(rows)
 
 
-def _fault_row(fault: Fault, seeds: Sequence[int], hooks: bool) -> dict[str, object]:
+def _report(setting: Setting, fault: Fault | None, hooks: bool, simulations: Simulations) -> Report:
+    """What `verify` says of such a decoder; simulations are shared, since the tokens are always the same."""
+    made = model(setting, fault, hooks)
+    subject = Subject(made.pop("full"), made.pop("step"), TokenIds(list(TOKEN_IDS)))
+    return report(subject, Hooks(**made), simulations=simulations)
+
+
+def _fault_row(fault: Fault, seeds: Sequence[int], hooks: bool, simulations: Simulations) -> dict[str, object]:
     ranks = []
     for seed in seeds:
-        report = verify(token_ids=list(TOKEN_IDS), **model(example(fault, seed), fault, hooks))
-        found = [entry.rank for entry in report.diagnosis if entry.fault_class in (fault.fault_class, *fault.also)]
-        ranks.append(None if report.ok else min(found, default=99))
+        told = _report(example(fault, seed), fault, hooks, simulations)
+        found = [entry.rank for entry in told.diagnosis if entry.fault_class in (fault.fault_class, *fault.also)]
+        ranks.append(None if told.ok else min(found, default=99))
     caught = [rank for rank in ranks if rank is not None]
     return {
         "class": fault.fault_class,
@@ -73,20 +85,17 @@ def right_settings(seed: int) -> Iterator[Setting]:
 
 def accepted_table(seeds: Sequence[int], hooks: bool = True, told: Callable[[str], None] = str) -> pd.DataFrame:
     """A row a right combination: in how many seeds it was accepted, and the largest difference found."""
+    simulations = Simulations()
     counts: dict[tuple, list[float]] = {}
     accused: dict[tuple, int] = {}
     for seed in seeds:
         told(f"right combinations, seed {seed}")
         for setting in right_settings(seed):
             key = (setting.decoder.positions, str(setting.windows), setting.n_sinks, setting.storage)
-            report = verify(token_ids=list(TOKEN_IDS), **model(setting, None, hooks))
-            told_differences = [
-                check.largest
-                for check in report.checks
-                if check.largest is not None and not check.note.startswith("the old")
-            ]
-            counts.setdefault(key, []).append(max(told_differences))
-            accused[key] = accused.get(key, 0) + (not report.ok)
+            told_of = _report(setting, None, hooks, simulations)
+            largest = max(check.largest for check in told_of.checks if check.largest is not None)
+            counts.setdefault(key, []).append(largest)
+            accused[key] = accused.get(key, 0) + (not told_of.ok)
     return pd.DataFrame(
         [
             {

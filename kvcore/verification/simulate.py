@@ -13,7 +13,7 @@ from kvcore.model import LabDecoder
 from kvcore.rules import ByLayer
 from kvcore.setting import Setting
 from kvcore.verification.contents import Layer, flags, in_time, to_array
-from kvcore.verification.evidence import Battery, Found, Runs, Signature
+from kvcore.verification.evidence import Battery, Found, Responses, Runs, Signature
 from kvcore.verification.hypotheses import Calls, every_call
 from kvcore.verification.plan import BASE, ONE_CALL, ONES
 
@@ -30,6 +30,7 @@ class Simulation:
         self.setting, self.battery = setting, battery
         self.decoder = _sharpened(LabDecoder(setting.decoder))
         self.reference = self._full(setting.rules)
+        self._known: dict[tuple, tuple[Signature, Responses]] = {}
 
     def _full(self, rules: ByLayer) -> dict[str, np.ndarray]:
         """Rows of every sequence in one call, those of one length as one batch."""
@@ -41,8 +42,16 @@ class Simulation:
             found |= dict(zip(names, rows, strict=True))
         return found
 
-    def found(self, fault: Fault, calls: Calls, runs: Runs) -> Found:
-        """The rows that these runs give where the fault is in force in these calls."""
+    def evidence(self, fault: Fault, calls: Calls, runs: Runs) -> tuple[Signature, Responses]:
+        """What these runs leave where the fault is in force in these calls; computed once."""
+        key = (fault.name, calls, tuple(runs))
+        if key not in self._known:
+            found = self._found(fault, calls, runs)
+            self._known[key] = found.signature(self.battery, BEYOND), found.responses(self.battery, BEYOND)
+        return self._known[key]
+
+    def _found(self, fault: Fault, calls: Calls, runs: Runs) -> Found:
+        """The rows that these runs give."""
         found = Found(self.reference)
         if fault.wrong_reference:
             found.reference = self._full(fault.deviate(self.setting))
@@ -92,6 +101,19 @@ class Simulation:
             cache, at = step.cache, at + size
             rows.append(step.hidden.numpy())
         return np.concatenate(rows, axis=1)
+
+
+class Simulations:
+    """Simulations that were made before: of many reports on the same tokens, the first pays for the others."""
+
+    def __init__(self) -> None:
+        self._made: dict[tuple, Simulation] = {}
+
+    def of(self, setting: Setting, battery: Battery) -> Simulation:
+        key = (setting, battery.key)
+        if key not in self._made:
+            self._made[key] = Simulation(setting, battery)
+        return self._made[key]
 
 
 def _contents(layer: LayerCache) -> Layer:

@@ -10,7 +10,7 @@ from kvcore.compare import difference_by_position
 from kvcore.verification import plan
 from kvcore.verification.character import Character, character
 from kvcore.verification.checks import Check, judged
-from kvcore.verification.evidence import Battery, Found, Signature
+from kvcore.verification.evidence import Battery, Found, Responses, Signature
 from kvcore.verification.hooks import Hooks
 from kvcore.verification.plan import BASE, CONSTANT, Edit
 from kvcore.verification.subject import Failure, Run, Subject
@@ -34,7 +34,7 @@ class Trial:
     found: Found = field(default_factory=Found)
     checks: list[Check] = field(default_factory=list)
     signature: Signature = field(default_factory=dict)
-    responses: dict[tuple[str, int], np.ndarray] = field(default_factory=dict)
+    responses: Responses = field(default_factory=dict)
     failures: dict[str, Failure] = field(default_factory=dict)
     sequences: dict[str, tuple[int, ...]] = field(default_factory=dict)
     moved: list[tuple[int, np.ndarray]] = field(default_factory=list)

@@ -13,6 +13,7 @@ from kvcore.verification.hooks import Hooks
 from kvcore.verification.outputs import TokenIds
 from kvcore.verification.plan import BASE
 from kvcore.verification.report import Report
+from kvcore.verification.simulate import Simulations
 from kvcore.verification.subject import Subject
 from kvcore.verification.suspects import with_care
 
@@ -57,7 +58,6 @@ def verify(
 
     Raises ValueError for arguments that are not what they must be, and where full does not run.
     """
-    begin = time.perf_counter()
     ids = TokenIds(token_ids)
     hooks = Hooks(
         vocab_size, alternatives, copy, in_place, crop, reuse, layers, inspect, window, max_chunk, tuple(splits)
@@ -66,18 +66,29 @@ def verify(
     for name, function in (("full", full), ("step", step)):
         if not callable(function):
             raise ValueError(f"{name} is {type(function).__name__}; it must be a function")
-    subject = Subject(full, step, ids)
+    return report(Subject(full, step, ids), hooks, rtol, atol)
+
+
+def report(
+    subject: Subject,
+    hooks: Hooks,
+    rtol: float | None = None,
+    atol: float | None = None,
+    simulations: Simulations | None = None,
+) -> Report:
+    """The report on a subject; `simulations` are those of earlier reports, where there are many."""
+    begin = time.perf_counter()
     trial = run_battery(subject, hooks, rtol, atol)
     ok = not any(check.faulty for check in trial.checks)
     with one_thread():
-        suspects = [] if ok else diagnose(trial)
+        suspects = [] if ok else diagnose(trial, simulations)
     notes = [check.note for check in trial.checks if check.verdict == "note"] + with_care(suspects)
     differences = {
         split: trial.found.difference(split, BASE) for split, sequence in trial.found.rows if sequence == BASE
     }
     return Report(
         ok,
-        len(ids.values),
+        trial.length,
         trial.tolerance,
         tuple(trial.checks),
         tuple(suspects),
