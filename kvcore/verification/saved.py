@@ -23,6 +23,7 @@ from kvcore.verification.subject import Subject
 from kvcore.verification.suspects import Suspect, with_care
 from kvcore.verification.tolerance import from_format
 from kvcore.verification.trial import Trial
+from kvcore.verification.verify import told
 
 AT_LEAST, BEHIND, AT_MOST = 24, 8, 64
 """Tokens that are ranked by: so many, or so many behind the first that differs, and never more: each is simulated."""
@@ -51,21 +52,8 @@ def verify_saved(content: bytes) -> Report:
     begin = time.perf_counter()
     saved = read_saved(content)
     trial = trial_of(saved)
-    ok = not any(check.faulty for check in trial.checks)
-    suspects, notes = ([], []) if ok else _ranked(saved, trial)
-    differences = {split: trial.found.difference(split, BASE) for split in trial.splits}
-    return Report(
-        ok,
-        trial.length,
-        trial.tolerance,
-        tuple(trial.checks),
-        tuple(suspects),
-        tuple(notes),
-        differences,
-        model_calls=0,
-        model_seconds=0.0,
-        own_seconds=time.perf_counter() - begin,
-    )
+    suspects, notes = _ranked(saved, trial) if trial.faulty else ([], [])
+    return told(trial, suspects, notes, begin)
 
 
 def trial_of(saved: Saved) -> Trial:

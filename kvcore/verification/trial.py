@@ -42,6 +42,11 @@ class Trial:
     character: Character | None = None
 
     @property
+    def faulty(self) -> bool:
+        """Whether a check has found something wrong."""
+        return any(check.faulty for check in self.checks)
+
+    @property
     def battery(self) -> Battery:
         """What was run, as far as it gave rows: for others to run the same."""
         by_split: dict[str, list[str]] = {}

@@ -15,7 +15,8 @@ from kvcore.verification.plan import BASE
 from kvcore.verification.report import Report
 from kvcore.verification.simulate import Simulations
 from kvcore.verification.subject import Subject
-from kvcore.verification.suspects import with_care
+from kvcore.verification.suspects import Suspect, with_care
+from kvcore.verification.trial import Trial
 
 
 def verify(
@@ -79,22 +80,25 @@ def report(
     """The report on a subject; `simulations` are those of earlier reports, where there are many."""
     begin = time.perf_counter()
     trial = run_battery(subject, hooks, rtol, atol)
-    ok = not any(check.faulty for check in trial.checks)
     with one_thread():
-        suspects = [] if ok else diagnose(trial, simulations)
-    notes = [check.note for check in trial.checks if check.verdict == "note"] + with_care(suspects)
+        suspects = diagnose(trial, simulations) if trial.faulty else []
+    return told(trial, suspects, with_care(suspects), begin)
+
+
+def told(trial: Trial, suspects: Sequence[Suspect], notes: Sequence[str], begin: float) -> Report:
+    """The report on what was found; `begin` is the `perf_counter` at which the work on it began."""
     differences = {
         split: trial.found.difference(split, BASE) for split, sequence in trial.found.rows if sequence == BASE
     }
     return Report(
-        ok,
+        not trial.faulty,
         trial.length,
         trial.tolerance,
         tuple(trial.checks),
         tuple(suspects),
-        tuple(notes),
+        (*(check.note for check in trial.checks if check.verdict == "note"), *notes),
         differences,
-        subject.calls,
-        subject.seconds,
-        time.perf_counter() - begin - subject.seconds,
+        trial.subject.calls,
+        trial.subject.seconds,
+        time.perf_counter() - begin - trial.subject.seconds,
     )
