@@ -97,7 +97,9 @@ if saved.open:
             help="Only numbers are read: nothing in the file is run, and pickled objects are refused.",
         )
         if uploaded is None:
-            st.caption("What you upload is not part of the address.")
+            st.caption(
+                "What you upload is not part of the address. From a shell: `python -m kvcore verify --saved FILE`."
+            )
         else:
             try:
                 found = cached.saved_report(uploaded.getvalue())
