@@ -139,6 +139,15 @@ def test_any_length_from_two_on(length):
     assert not kvcore.verify(wrong["full"], wrong["step"], IDS[:length]).ok
 
 
+def test_a_long_sequence_is_ranked_by_its_first_tokens():
+    wrong = lab("causal_mask_top_left", hooks=False)
+    tokens = [(7 * i + 3) % 32 for i in range(70)]
+    report = kvcore.verify(wrong["full"], wrong["step"], tokens)
+    assert report.n_tokens == 70
+    assert report.diagnosis[0].fault_class == "C1"
+    assert "of 24" in report.diagnosis[0].evidence
+
+
 def narrow(part, dtype):
     """A right decoder with one part of it rounded to a narrower format."""
     full, step = counting(in_place=False)

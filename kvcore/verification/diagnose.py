@@ -24,6 +24,9 @@ from kvcore.verification.trial import Trial
 
 VOCABULARY = 128
 
+MOST_CALLS = 64
+"""Splits with more calls are not simulated: in long sequences the others tell enough."""
+
 CHEAP = (UNEQUAL, RESPONSE_ONES, RESPONSE_CHUNK)
 """The splits of the first round, with few calls between them."""
 
@@ -73,6 +76,7 @@ def diagnose(trial: Trial, simulations: Simulations | None = None) -> list[Suspe
     if not wrong or any(bad.any() for (kind, _, _), bad in trial.signature.items() if kind == "repeat"):
         return list(_ranked(certain, [], observed(trial)))
     made = numbered(trial)
+    made = replace(made, runs=tuple(run for run in made.runs if len(made.splits[run[0]]) <= MOST_CALLS))
     if BASE in wrong:
         made = _without(made, LONGER)
     tried = list(_tried(trial, made, simulations or Simulations()))
