@@ -14,7 +14,7 @@ INNER_ROUNDING = {"float64": 5e-5, "float32": 1e-4}
 FLOOR_FACTOR = 16
 """Cached decoding may differ by so many times what full forwards of different lengths differ among themselves."""
 
-MOST_FLOOR = {"float16": 5e-2, "bfloat16": 1e-1}
+MOST_FLOOR = {"float64": 1e-4, "float16": 5e-2, "bfloat16": 1e-1}
 """Part of the output scale; full forwards that differ by more are not explained by rounding."""
 
 MOST_FLOOR_OTHERWISE = 2e-2
