@@ -28,10 +28,13 @@ MOST_CALLS = 64
 """Splits with more calls are not simulated: in long sequences the others tell enough."""
 
 CHEAP = (UNEQUAL, RESPONSE_ONES, RESPONSE_CHUNK)
-"""The splits of the first round, with few calls between them."""
+"""The splits of the second round, with few calls between them."""
 
-LEAST_FINALISTS, MOST_FINALISTS, NEAR = 6, 20, 0.2
-"""Faults that go on to the whole battery; the others were less like the evidence in the first round."""
+LEAST_AFTER_ONE, MOST_AFTER_ONE, NEAR_AFTER_ONE = 20, 48, 0.3
+"""Candidates that go on to them; the others were less like the evidence under the first split alone."""
+
+LEAST_FINALISTS, MOST_FINALISTS, NEAR = 6, 12, 0.15
+"""Faults that go on to the whole battery."""
 
 PARTICULAR = 0.03
 """What it costs to suppose that only calls of some length or from some position on are wrong."""
@@ -79,17 +82,32 @@ def diagnose(trial: Trial, simulations: Simulations | None = None) -> list[Suspe
     made = replace(made, runs=tuple(run for run in made.runs if len(made.splits[run[0]]) <= MOST_CALLS))
     if BASE in wrong:
         made = _without(made, LONGER)
-    tried = list(_tried(trial, made, simulations or Simulations()))
-    finalists = [_again(trial, made, candidate) for candidate in _best(tried)]
+    finalists = [_again(trial, made, candidate) for candidate in _finalists(trial, made, simulations or Simulations())]
     finalists.sort(key=lambda candidate: candidate.distance)
     return list(_ranked(certain, finalists, observed(trial)))
 
 
-def _tried(trial: Trial, made: Battery, simulations: Simulations) -> Iterator[Candidate]:
-    """Every fault that can be in force, under the splits with few calls."""
+def _finalists(trial: Trial, made: Battery, simulations: Simulations) -> list[Candidate]:
+    """The faults most like the evidence: all of them under one split, the best of these under the cheap ones."""
     calls_supposed = calls_at_fault(trial)
-    first = (*CHEAP, CHUNKS_LAST) if calls_supposed in ([single_tokens], [any_single_token]) else CHEAP
-    cheap = tuple((split, names) for split, names in made.runs if split in first) or made.runs
+    only_single = calls_supposed in ([single_tokens], [any_single_token])
+    one = (RESPONSE_ONES,) if only_single else (UNEQUAL,)
+    few = (*CHEAP, CHUNKS_LAST) if only_single else CHEAP
+
+    def under(splits: tuple[str, ...]) -> Runs:
+        return tuple(run for run in made.runs if run[0] in splits) or made.runs
+
+    tried = list(_tried(trial, under(one), simulations, made, calls_supposed))
+    tried.sort(key=lambda candidate: candidate.distance)
+    near = tried[0].distance + NEAR_AFTER_ONE
+    left = tried[:LEAST_AFTER_ONE] + [c for c in tried[LEAST_AFTER_ONE:MOST_AFTER_ONE] if c.distance <= near]
+    return _best([_candidate(trial, under(few), c.simulation, c.fault, c.calls) for c in left])
+
+
+def _tried(
+    trial: Trial, runs: Runs, simulations: Simulations, made: Battery, calls_supposed: list[Calls]
+) -> Iterator[Candidate]:
+    """Every fault that can be in force."""
     for setting, besides in settings(trial):
         simulation = simulations.of(setting, made)
         for fault in FAULTS.values():
@@ -98,7 +116,7 @@ def _tried(trial: Trial, made: Battery, simulations: Simulations) -> Iterator[Ca
             if besides is not None and not fault.needs(besides):
                 continue
             for calls in alternatives(calls_supposed, fault):
-                yield _candidate(trial, cheap, simulation, fault, calls)
+                yield _candidate(trial, runs, simulation, fault, calls)
 
 
 def _again(trial: Trial, made: Battery, candidate: Candidate) -> Candidate:

@@ -10,7 +10,7 @@ import numpy as np
 from kvcore.config import DecoderConfig
 from kvcore.faults import Fault
 from kvcore.setting import Setting
-from kvcore.verification.plan import BASE, CHUNKS_LAST, ONES, starts
+from kvcore.verification.plan import BASE, CHUNKS_LAST, ONES, positions_of
 from kvcore.verification.trial import Trial
 
 Calls = Callable[[np.ndarray], bool]
@@ -114,9 +114,8 @@ def _calls(trial: Trial) -> tuple[list[np.ndarray], list[np.ndarray]]:
     for (kind, split, sequence), differs in trial.signature.items():
         if kind != "differs" or sequence != BASE:
             continue
-        for start, size in zip(starts(trial.splits[split]), trial.splits[split], strict=True):
-            call = np.arange(start, start + size)
-            if differs[start : start + size].any():
+        for call in positions_of(trial.splits[split]):
+            if differs[call].any():
                 bad.append(call)
                 break
             good.append(call)

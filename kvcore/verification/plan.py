@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 Sizes = tuple[int, ...]
 
 ONES = "token by token"
@@ -137,3 +139,8 @@ def starts(sizes: Sizes) -> list[int]:
         found.append(found[-1] + size)
     assert all(a < b for a, b in pairwise(found))
     return found[:-1]
+
+
+def positions_of(sizes: Sizes) -> list[np.ndarray]:
+    """The positions of each call's tokens."""
+    return [np.arange(start, start + size) for start, size in zip(starts(sizes), sizes, strict=True)]
