@@ -1,0 +1,1 @@
+"""Published models: what their K/V cache costs and what it saves, from a preset or a config.json."""

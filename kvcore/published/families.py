@@ -1,0 +1,157 @@
+"""What is left that families do in their own way: depth, heads, window, and layers that share or differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from kvcore.published.heads import Heads, Latent
+from kvcore.published.kinds import WINDOW_UNLESS_OFF
+from kvcore.published.layer import Layer
+from kvcore.published.reader import MISSING, Reader, short, whole_number
+
+REMOTE = ("chatglm", "qwen", "phi-msft", "nemotron-nas")
+"""Families with code of their own, unknown to transformers, whose keys are read all the same."""
+
+WITHOUT_ATTENTION = ("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm")
+
+
+def has_no_attention(reader: Reader) -> bool:
+    return reader.model_type in WITHOUT_ATTENTION
+
+
+def depth(reader: Reader) -> int:
+    """The number of layers; a pattern with a letter a layer decides where there is one."""
+    pattern = reader.raw.get("hybrid_override_pattern")
+    if isinstance(pattern, str) and pattern and len(pattern) <= 2_000:
+        reader.told("n_layers", len(pattern), "read", "one letter a layer in hybrid_override_pattern")
+        return len(pattern)
+    listed = reader.raw.get("block_configs")
+    if reader.model_type == "nemotron-nas" and isinstance(listed, list) and listed:
+        reader.told("n_layers", len(listed), "read", "one entry a layer in block_configs")
+        return len(listed)
+    found = reader.whole("num_hidden_layers", "layers")
+    if found is None and isinstance(reader.raw.get("layers_block_type"), list):
+        return len(reader.raw["layers_block_type"])
+    if found is None:
+        raise ValueError("the file has no num_hidden_layers; it must say how many layers there are")
+    return found
+
+
+def query_heads(reader: Reader) -> int:
+    found = reader.whole("num_attention_heads", "heads")
+    if found is None:
+        raise ValueError("the file has no num_attention_heads; it must say how many heads there are")
+    return found
+
+
+def window(reader: Reader) -> int | None:
+    """W in tokens, or None: absent takes the family's default, null means none."""
+    if reader.model_type == "gpt_neo":
+        return reader.whole("window_size", "tokens", fallback=256)
+    if reader.model_type in (*WINDOW_UNLESS_OFF, "smollm3"):
+        if not reader.flag("use_sliding_window"):
+            return None
+        fallback = None if reader.name_in_file("sliding_window") else 4096
+        found = reader.whole("sliding_window", "tokens", fallback=fallback)
+        if fallback and found == fallback:
+            reader.told(
+                "window",
+                4096,
+                "absent",
+                f"use_sliding_window is true without sliding_window; {reader.model_type} takes 4096",
+            )
+        return found
+    if reader.raw.get("use_sliding_window") is False:
+        reader.told("window", None, "read", "use_sliding_window is false")
+        return None
+    return reader.whole("sliding_window", "tokens")
+
+
+def number_format(config: Mapping[str, Any], reader: Reader) -> str | None:
+    """The dtype that the file names; quantised weights do not change that of the cache."""
+    for raw in (reader.raw, config):
+        for key in ("dtype", "torch_dtype"):
+            if isinstance(raw.get(key), str):
+                reader.told("dtype", short(raw[key]).strip('"'), "read", f"{key} in the file")
+                return short(raw[key]).strip('"')
+    return None
+
+
+def latent_query_width(reader: Reader, compressed: Latent) -> int:
+    """Width of a query head under latent attention: the part without positions and the rotary part."""
+    return (reader.whole("qk_nope_head_dim", "width", fallback=0, least=0) or 0) + compressed.rotary
+
+
+def adjusted(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Layer]:
+    """The layers with what only this family does."""
+    family = ADJUSTED.get(reader.model_type)
+    layers = family(reader, layers, own) if family else layers
+    shared = reader.raw.get("num_kv_shared_layers", reader.defaults.get("num_kv_shared_layers", MISSING))
+    if shared is MISSING or shared is None:
+        return layers
+    n_shared = reader.whole("num_kv_shared_layers", "layers", least=0)
+    if n_shared > len(layers):
+        raise ValueError(f"num_kv_shared_layers is {n_shared:,}; the model has {len(layers):,} layers")
+    if n_shared:
+        reader.told("shared layers", n_shared, "derived", "the last layers read earlier layers' entries and keep none")
+    return layers[: len(layers) - n_shared] + [Layer("shared")] * n_shared
+
+
+def _gpt_neo(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Layer]:
+    reader.told("transformers' cache", "all tokens", "derived", "its cache keeps every token in gpt_neo's local layers")
+    return [replace(layer, dynamic_tokens=0) if layer.kind == "sliding" else layer for layer in layers]
+
+
+def _gemma4(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Layer]:
+    """Full layers have wider heads, and their own number of them where keys serve as values."""
+    wide = reader.whole("global_head_dim", "width", fallback=512)
+    count = own.n_kv_heads
+    if reader.model_type != "gemma4_text" or reader.flag("attention_k_eq_v"):
+        count = reader.whole("num_global_key_value_heads", "heads", fallback=count)
+    reader.told("full layers", f"{count} KV heads of {wide}", "derived", "full layers have widths of their own")
+    full = {"n_kv_heads": count, "key_width": wide, "value_width": wide}
+    return [replace(layer, **full) if layer.kind == "full" else layer for layer in layers]
+
+
+def _mimo(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Layer]:
+    """Sliding layers have their own number of KV heads; the library keeps the window's W tokens before the next."""
+    count = reader.whole("swa_num_key_value_heads", "heads", fallback=own.n_kv_heads)
+    key = reader.whole("swa_head_dim", "width", fallback=own.key_width)
+    value = reader.whole("swa_v_head_dim", "width", fallback=own.value_width)
+    sliding = {"n_kv_heads": count, "key_width": key, "value_width": value}
+    return [
+        replace(layer, **sliding, dynamic_tokens=layer.window) if layer.kind == "sliding" else layer for layer in layers
+    ]
+
+
+def _nemotron_nas(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Layer]:
+    """block_configs: attention that is left out, replaced by a linear map, or has its own group size."""
+    listed = reader.listed("block_configs") or []
+    found = []
+    for index, (layer, block) in enumerate(zip(layers, listed, strict=True)):
+        attention = block.get("attention") if isinstance(block, dict) else None
+        if not isinstance(attention, dict):
+            raise ValueError(f"block_configs[{index}] is {short(block)}; each entry holds an object named attention")
+        if attention.get("no_op") or attention.get("replace_with_linear"):
+            found.append(Layer("none"))
+            continue
+        group = whole_number(
+            f"block_configs[{index}].attention.n_heads_in_group", attention.get("n_heads_in_group"), "heads"
+        )
+        if own.n_heads % group:
+            raise ValueError(f"groups of {group} do not divide {own.n_heads} heads; see block_configs[{index}]")
+        found.append(replace(layer, n_kv_heads=own.n_heads // group))
+    n_none = sum(layer.kind == "none" for layer in found)
+    reader.told("layer kinds", f"{n_none} without attention", "read", "no_op or replace_with_linear in block_configs")
+    return found
+
+
+ADJUSTED = {
+    "gpt_neo": _gpt_neo,
+    "gemma4_text": _gemma4,
+    "gemma4_unified_text": _gemma4,
+    "mimo_v2_flash": _mimo,
+    "nemotron-nas": _nemotron_nas,
+}

@@ -1,0 +1,307 @@
+"""Which layer is of which kind: from the file's own list, else by the rule of its family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from kvcore.published.reader import MOST, Reader, short, whole_number
+
+NAMES = {
+    "full_attention": "full",
+    "attention": "full",
+    "full": "full",
+    "global": "full",
+    "sliding_attention": "sliding",
+    "sliding_window": "sliding",
+    "local": "sliding",
+    "local_attention": "sliding",
+    "chunked_attention": "chunked",
+    "linear_attention": "recurrent",
+    "linear": "recurrent",
+    "mamba": "recurrent",
+    "mamba2": "recurrent",
+    "recurrent": "recurrent",
+    "conv": "recurrent",
+    "hybrid": "hybrid",
+    "hybrid_sliding": "hybrid sliding",
+    "indexed_attention": "full",
+    "cross_attention": "cross",
+    "mlp": "none",
+    "moe": "none",
+}
+"""Names that files use, and the kind; a hybrid layer has attention and a state beside each other."""
+
+LETTERS = {"S": "sliding", "L": "sliding", "F": "full", "G": "full", "C": "chunked", "R": "recurrent"}
+NEMOTRON = {"M": "recurrent", "*": "full", "-": "none", "E": "none"}
+
+WINDOW_UNLESS_OFF = (
+    "qwen2",
+    "qwen3",
+    "qwen2_moe",
+    "qwen3_moe",
+    "qwen2_vl_text",
+    "qwen2_5_vl_text",
+    "qwen2_5_omni_text",
+)
+"""Families whose window counts only with use_sliding_window, and then from layer max_window_layers on."""
+
+
+def layer_kinds(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    """The kind of each layer. Raises ValueError for lists of another length and for unknown names."""
+    for key in ("layer_types", "layers_block_type"):
+        name = reader.name_in_file(key)
+        if name is not None and reader.raw[name] is not None:
+            return _checked(name, reader.listed(key), n_layers)
+    family = FAMILIES.get(reader.model_type)
+    if family is not None:
+        return family(reader, n_layers, window)
+    period = _period_in_file(reader)
+    if period is not None:
+        return [period[index % len(period)] for index in range(n_layers)]
+    if reader.layer_kinds is not None:
+        named = [_kind("layer_types", name) for name in reader.layer_kinds]
+        shown = ", ".join(reader.layer_kinds) if len(named) < 9 else f"a period of {len(named)}"
+        why = f"layer_types is not in the file; {reader.model_type} repeats: {shown}"
+        reader.told("layer kinds", named if len(set(named)) > 1 else named[0], "absent", why)
+        return [named[index % len(named)] for index in range(n_layers)]
+    if window is not None:
+        reader.told(
+            "layer kinds", "sliding", "derived", f"a window of {window:,} in the configuration, for every layer"
+        )
+        return ["sliding"] * n_layers
+    reader.told("layer kinds", "full", "derived", "no window in the configuration")
+    return ["full"] * n_layers
+
+
+def _checked(name: str, listed: Sequence[Any], n_layers: int) -> list[str]:
+    if len(listed) != n_layers:
+        raise ValueError(f"{name} has {len(listed):,} entries; the model has {n_layers:,} layers, one entry each")
+    return [_kind(name, each) for each in listed]
+
+
+def _kind(name: str, value: object) -> str:
+    if not isinstance(value, str) or value not in NAMES:
+        raise ValueError(f"{name} holds {short(value)}; known are {', '.join(NAMES)}")
+    return NAMES[value]
+
+
+def _period_in_file(reader: Reader) -> list[str] | None:
+    """One period from sliding_window_pattern (every n-th layer is full, or letters), or None."""
+    for key in ("sliding_window_pattern", "_sliding_window_pattern"):
+        if reader.raw.get(key) is None:
+            continue
+        value = reader.get(key, "layer kinds")
+        if isinstance(value, str):
+            if not value or set(value) - LETTERS.keys():
+                raise ValueError(f"{key} is {short(value)}; letters may be {', '.join(LETTERS)}")
+            return [LETTERS[letter] for letter in value]
+        every = whole_number(key, value, "layers")
+        return ["sliding"] * (every - 1) + ["full"]
+    return None
+
+
+def _where(n_layers: int, chosen: Callable[[int], bool], yes: str, no: str) -> list[str]:
+    return [yes if chosen(index) else no for index in range(n_layers)]
+
+
+def _indices(reader: Reader, key: str) -> set[int] | None:
+    listed = reader.listed(key)
+    return None if listed is None else {whole_number(key, each, "layers", 0) for each in listed}
+
+
+def _qwen(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    """With use_sliding_window, layers from max_window_layers on slide; qwen3_moe slides everywhere."""
+    if window is None:
+        reader.told(
+            "layer kinds", "full", "derived", "use_sliding_window is not true, so sliding_window counts for nothing"
+        )
+        return ["full"] * n_layers
+    if reader.model_type == "qwen3_moe":
+        reader.told("layer kinds", "sliding", "derived", "use_sliding_window is true; every layer slides")
+        return ["sliding"] * n_layers
+    if reader.model_type == "qwen2_moe":
+        last = reader.whole("max_window_layers", "layers", fallback=28, least=0)
+        reader.told("layer kinds", f"every second below {last} slides", "derived", "qwen2_moe, use_sliding_window true")
+        return _where(n_layers, lambda index: index % 2 == 0 and index < last, "sliding", "full")
+    first = reader.whole("max_window_layers", "layers", fallback=28, least=0)
+    reader.told("layer kinds", f"sliding from layer {first}", "derived", "layers i ≥ max_window_layers slide")
+    return _where(n_layers, lambda index: index >= first, "sliding", "full")
+
+
+def _gemma4(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    why = "layer_types is not in the file; five sliding, then one full, and the last is full"
+    reader.told("layer kinds", "5 sliding : 1 full", "absent", why)
+    return _where(n_layers, lambda index: (index + 1) % 6 == 0 or index == n_layers - 1, "full", "sliding")
+
+
+def _llama4(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    """Layers with rotary positions are chunked, every fourth has none and keeps everything."""
+    if reader.raw.get("attention_chunk_size", 0) is None:
+        reader.told("layer kinds", "full", "null", "attention_chunk_size is null: no chunks")
+        return ["full"] * n_layers
+    rotary = reader.raw.get("no_rope_layers")
+    if rotary:
+        listed = reader.listed("no_rope_layers")
+        if len(listed) != n_layers:
+            raise ValueError(f"no_rope_layers has {len(listed):,} entries; the model has {n_layers:,} layers")
+        return ["chunked" if each else "full" for each in listed]
+    every = reader.whole("no_rope_layer_interval", "layers", fallback=4)
+    reader.told("layer kinds", f"every {every}th full", "derived", "layers with rotary positions are chunked")
+    return _where(n_layers, lambda index: (index + 1) % every == 0, "full", "chunked")
+
+
+def _jamba(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    period = reader.whole("attn_layer_period", "layers", fallback=8)
+    offset = reader.whole("attn_layer_offset", "layers", fallback=4, least=0)
+    reader.told("layer kinds", f"i mod {period} = {offset} full", "derived", "the other layers hold a fixed state")
+    return _where(n_layers, lambda index: index % period == offset, "full", "recurrent")
+
+
+def _every_nth_full(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    every = reader.whole("full_attention_interval", "layers", fallback=4)
+    reader.told("layer kinds", f"every {every}th full", "derived", "the others are linear attention with a fixed state")
+    return _where(n_layers, lambda index: (index + 1) % every == 0, "full", "recurrent")
+
+
+def _nemotron_h(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    pattern = reader.raw.get("hybrid_override_pattern")
+    if pattern is None:
+        reader.told(
+            "layer kinds", "M E * -", "absent", "no pattern in the file; nemotron_h assumes mamba, moe, attention, mlp"
+        )
+        pattern = "ME*-" * (-(-n_layers // 4))
+    elif not isinstance(pattern, str) or set(pattern) - NEMOTRON.keys():
+        raise ValueError(f"hybrid_override_pattern is {short(pattern)}; letters may be {', '.join(NEMOTRON)}")
+    else:
+        reader.told("layer kinds", short(pattern), "read", "hybrid_override_pattern: * is attention, M holds a state")
+    if len(pattern) < n_layers:
+        raise ValueError(f"hybrid_override_pattern has {len(pattern)} letters; the model has {n_layers:,} layers")
+    return [NEMOTRON[letter] for letter in pattern[:n_layers]]
+
+
+def _bamba(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    chosen = _indices(reader, "attn_layer_indices") or set()
+    return _where(n_layers, chosen.__contains__, "full", "recurrent")
+
+
+def _lfm2(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    chosen = _indices(reader, "full_attn_idxs")
+    if chosen is None:
+        reader.told("layer kinds", "full", "absent", "neither layer_types nor full_attn_idxs in the file")
+        return ["full"] * n_layers
+    return _where(n_layers, chosen.__contains__, "full", "recurrent")
+
+
+def _recurrent_gemma(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    listed = reader.listed("block_types") or ["recurrent", "recurrent", "attention"]
+    kinds = ["sliding" if _kind("block_types", each) == "full" else "recurrent" for each in listed]
+    return [kinds[index % len(kinds)] for index in range(n_layers)]
+
+
+def _minimax(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    listed = reader.listed("attn_type_list")
+    if listed is not None:
+        if len(listed) != n_layers:
+            raise ValueError(f"attn_type_list has {len(listed):,} entries; the model has {n_layers:,} layers")
+        return ["full" if each == 1 else "recurrent" for each in listed]
+    reader.told("layer kinds", "full, recurrent", "absent", "layer_types is not in the file; every second is linear")
+    return _where(n_layers, lambda index: index % 2 == 0, "full", "recurrent")
+
+
+def _kimi_linear(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    given = reader.raw.get("linear_attn_config")
+    if isinstance(given, dict) and isinstance(given.get("full_attn_layers"), list):
+        listed = given["full_attn_layers"]
+        reader.told("layer kinds", short(listed), "read", "linear_attn_config.full_attn_layers, counted from 1")
+        return _where(n_layers, lambda index: index + 1 in listed, "full", "recurrent")
+    reader.told("layer kinds", "every 4th full", "absent", "no layer list in the file")
+    return _where(n_layers, lambda index: index > 0 and index % 4 == 0, "full", "recurrent")
+
+
+def _mllama(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    chosen = _indices(reader, "cross_attention_layers")
+    if chosen is None:
+        chosen = set(range(3, n_layers, 5))
+        reader.told("cross-attention layers", sorted(chosen), "absent", "mllama assumes every fifth from 3 on")
+    return _where(n_layers, chosen.__contains__, "cross", "full")
+
+
+def _mimo(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    listed = reader.listed("hybrid_layer_pattern")
+    if listed is not None:
+        if len(listed) != n_layers:
+            raise ValueError(f"hybrid_layer_pattern has {len(listed):,} entries; the model has {n_layers:,} layers")
+        return ["sliding" if each == 1 else "full" for each in listed]
+    reader.told("layer kinds", "0 and every 6th full", "absent", "hybrid_layer_pattern is not in the file")
+    return _where(n_layers, lambda index: index == 0 or (index + 1) % 6 == 0, "full", "sliding")
+
+
+def _gpt_neo(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    given = reader.listed("attention_types") or [[["global", "local"], n_layers // 2]]
+    kinds: list[str] = []
+    for entry in given:
+        if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list)):
+            raise ValueError(f"attention_types holds {short(entry)}; each entry is a list of kinds and a count")
+        count = whole_number("attention_types", entry[1], "layers", 0)
+        if count * len(entry[0]) > MOST["layers"]:
+            raise ValueError(f"attention_types gives more than {MOST['layers']:,} layers; at most so many are read")
+        kinds += [_kind("attention_types", each) for each in entry[0]] * count
+    if len(kinds) != n_layers:
+        raise ValueError(f"attention_types gives {len(kinds):,} layers; the model has {n_layers:,}")
+    return kinds
+
+
+def _smollm3(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    """With use_sliding_window, the layers without rotary positions slide."""
+    if window is None:
+        return ["full"] * n_layers
+    every = reader.whole("no_rope_layer_interval", "layers", fallback=4)
+    return _where(n_layers, lambda index: (index + 1) % every == 0, "sliding", "full")
+
+
+def _all(kind: str) -> Callable[[Reader, int, int | None], list[str]]:
+    def kinds(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+        reader.told("layer kinds", kind, "derived", f"every layer of {reader.model_type}")
+        return [kind] * n_layers
+
+    return kinds
+
+
+def _zamba(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    chosen = _indices(reader, "hybrid_layer_ids")
+    if chosen is None and reader.model_type == "zamba2":
+        raise ValueError("neither layers_block_type nor hybrid_layer_ids is in the file; zamba2 needs one of them")
+    if chosen is None:
+        offset = reader.whole("attn_layer_offset", "layers", fallback=4, least=0)
+        period = reader.whole("attn_layer_period", "layers", fallback=6)
+        chosen = {2} | {index for index in range(3, n_layers) if (index - 3) % period == offset}
+    return _where(n_layers, chosen.__contains__, "hybrid", "recurrent")
+
+
+FAMILIES: dict[str, Callable[[Reader, int, int | None], list[str]]] = {
+    **dict.fromkeys(WINDOW_UNLESS_OFF, _qwen),
+    "gemma4_text": _gemma4,
+    "gemma4_unified_text": _gemma4,
+    "llama4_text": _llama4,
+    "jamba": _jamba,
+    "qwen3_next": _every_nth_full,
+    "qwen3_5_text": _every_nth_full,
+    "qwen3_5_moe_text": _every_nth_full,
+    "nemotron_h": _nemotron_h,
+    "bamba": _bamba,
+    "lfm2": _lfm2,
+    "lfm2_moe": _lfm2,
+    "recurrent_gemma": _recurrent_gemma,
+    "minimax": _minimax,
+    "kimi_linear": _kimi_linear,
+    "mllama_text_model": _mllama,
+    "mimo_v2_flash": _mimo,
+    "gpt_neo": _gpt_neo,
+    "smollm3": _smollm3,
+    "falcon_h1": _all("hybrid"),
+    "zamba": _zamba,
+    "zamba2": _zamba,
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm"), _all("recurrent")),
+}
+"""Families whose kinds follow from keys of their own."""
