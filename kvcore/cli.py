@@ -143,6 +143,13 @@ def _architectures(parser: Parser, argv: Sequence[str]) -> int:
     return command(parser, argv)
 
 
+def _size(parser: Parser, argv: Sequence[str]) -> int:
+    from kvcore import size_command
+
+    parser.description = size_command.ABOUT
+    return size_command.command(parser, argv)
+
+
 COMMANDS: dict[str, tuple[str, Callable[[Parser, Sequence[str]], int]]] = {
     "run": ("run the recorded experiment and write its evidence", _run),
     "audit": ("check a folder of evidence without the decoder", _audit),
@@ -150,5 +157,6 @@ COMMANDS: dict[str, tuple[str, Callable[[Parser, Sequence[str]], int]]] = {
     "show": ("print the numbers of one page", _show),
     "verify": ("check somebody's cached decoding against their full forward", _verify),
     "selfcheck": ("try verify on every planted fault and every right combination", _selfcheck),
+    "size": ("what the K/V cache of a published model takes", _size),
     "architectures": ("verify small models of published architectures, and print the table", _architectures),
 }

@@ -48,16 +48,21 @@ def _fields(config_class: type) -> dict[str, Any]:
 
 
 def _layer_kinds(config_class: type, depth_name: str) -> list[str] | None:
-    """One period of the kinds of layers that follow from nothing but the depth; None where they do not repeat."""
+    """One period of the kinds of layers that follow from nothing but the depth; empty where they do not repeat.
+
+    None where the class does not speak of kinds at all.
+    """
+    if not getattr(config_class(), "layer_types", None):
+        return None
     try:
         made = {depth: list(config_class(**{depth_name: depth}).layer_types) for depth in LENGTHS}
     except Exception:
-        return None
+        return []
     longest = made[max(LENGTHS)]
     for period in range(1, 17):
         if all(kinds == [longest[i % period] for i in range(depth)] for depth, kinds in made.items()):
             return longest[:period]
-    return None
+    return []
 
 
 def _null_heads(config_class: type, names: dict[str, str]) -> str | None:
@@ -94,7 +99,7 @@ def families() -> dict[str, Any]:
         names = dict(getattr(config_class, "attribute_map", {}))
         depth = names.get("num_hidden_layers", "num_hidden_layers")
         entry = {"defaults": _fields(config_class), "names": {k: v for k, v in names.items() if KEYS.match(k)}}
-        if kinds := _layer_kinds(config_class, depth):
+        if (kinds := _layer_kinds(config_class, depth)) is not None:
             entry["layer_kinds"] = kinds
         if null := _null_heads(config_class, names):
             entry["null_kv_heads"] = null

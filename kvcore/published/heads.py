@@ -9,7 +9,7 @@ from kvcore.published.reader import MISSING, Reader, whole_number
 
 @dataclass(frozen=True)
 class Heads:
-    """Query heads, KV heads, and the widths of a key and a value; `stored` is what transformers' cache holds, if not those."""
+    """Query heads, KV heads, and the widths of a key and a value; `stored`: the heads in transformers' cache, if others."""
 
     n_heads: int
     n_kv_heads: int
@@ -20,7 +20,7 @@ class Heads:
 
 @dataclass(frozen=True)
 class Latent:
-    """One compressed row of `rank` numbers a token, with a rotary part of `rotary`; `index` is a sparse indexer's key."""
+    """One compressed row of `rank` numbers a token and a rotary part of `rotary`; `index`: a sparse indexer's key."""
 
     rank: int
     rotary: int

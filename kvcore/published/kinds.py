@@ -35,6 +35,9 @@ NAMES = {
 LETTERS = {"S": "sliding", "L": "sliding", "F": "full", "G": "full", "C": "chunked", "R": "recurrent"}
 NEMOTRON = {"M": "recurrent", "*": "full", "-": "none", "E": "none"}
 
+ZAMBA2_LAYERS, ZAMBA2_HYBRID = 54, (6, 12, 18, 24, 30, 36, 42, 47, 51)
+"""Depth of the published Zamba 2, and which of its layers have attention."""
+
 WINDOW_UNLESS_OFF = (
     "qwen2",
     "qwen3",
@@ -59,6 +62,8 @@ def layer_kinds(reader: Reader, n_layers: int, window: int | None) -> list[str]:
     period = _period_in_file(reader)
     if period is not None:
         return [period[index % len(period)] for index in range(n_layers)]
+    if reader.layer_kinds == []:
+        raise ValueError(f"layer_types is not in the file; {reader.model_type} needs it, one entry a layer")
     if reader.layer_kinds is not None:
         named = [_kind("layer_types", name) for name in reader.layer_kinds]
         shown = ", ".join(reader.layer_kinds) if len(named) < 9 else f"a period of {len(named)}"
@@ -162,6 +167,13 @@ def _every_nth_full(reader: Reader, n_layers: int, window: int | None) -> list[s
     every = reader.whole("full_attention_interval", "layers", fallback=4)
     reader.told("layer kinds", f"every {every}th full", "derived", "the others are linear attention with a fixed state")
     return _where(n_layers, lambda index: (index + 1) % every == 0, "full", "recurrent")
+
+
+def _olmo_hybrid(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    reader.told("layer kinds", "every 4th full", "absent", "layer_types is not in the file; at least the last is full")
+    if n_layers < 4:
+        return ["recurrent"] * (n_layers - 1) + ["full"]
+    return _where(n_layers, lambda index: (index + 1) % 4 == 0, "full", "recurrent")
 
 
 def _nemotron_h(reader: Reader, n_layers: int, window: int | None) -> list[str]:
@@ -271,7 +283,10 @@ def _all(kind: str) -> Callable[[Reader, int, int | None], list[str]]:
 def _zamba(reader: Reader, n_layers: int, window: int | None) -> list[str]:
     chosen = _indices(reader, "hybrid_layer_ids")
     if chosen is None and reader.model_type == "zamba2":
-        raise ValueError("neither layers_block_type nor hybrid_layer_ids is in the file; zamba2 needs one of them")
+        if n_layers != ZAMBA2_LAYERS:
+            raise ValueError("neither layers_block_type nor hybrid_layer_ids is in the file; zamba2 needs one of them")
+        reader.told("layer kinds", list(ZAMBA2_HYBRID), "absent", "zamba2 assumes attention in these of 54 layers")
+        chosen = {*ZAMBA2_HYBRID}
     if chosen is None:
         offset = reader.whole("attn_layer_offset", "layers", fallback=4, least=0)
         period = reader.whole("attn_layer_period", "layers", fallback=6)
@@ -288,6 +303,7 @@ FAMILIES: dict[str, Callable[[Reader, int, int | None], list[str]]] = {
     "qwen3_next": _every_nth_full,
     "qwen3_5_text": _every_nth_full,
     "qwen3_5_moe_text": _every_nth_full,
+    "olmo_hybrid": _olmo_hybrid,
     "nemotron_h": _nemotron_h,
     "bamba": _bamba,
     "lfm2": _lfm2,

@@ -101,7 +101,8 @@ def token_bytes(layer: Layer, number_format: str, convention: str = "live", devi
     """Bytes of one token in this layer: on one device, and on all of them together.
 
     KV heads are dealt out to the devices; where there are fewer heads than devices each device keeps one.
-    A latent row and an indexer's keys are on every device.
+    A latent row and an indexer's keys are on every device; the library's conventions count keys and values
+    only, not what an indexer keeps beside them.
     """
     if layer.kind not in GROWING:
         return 0, 0
@@ -112,7 +113,7 @@ def token_bytes(layer: Layer, number_format: str, convention: str = "live", devi
         key = key if layer.dynamic_key_width is None else layer.dynamic_key_width
         value = value if layer.dynamic_value_width is None else layer.dynamic_value_width
     per_head = row_bytes(key) + row_bytes(value)
-    index = row_bytes(layer.index_width)
+    index = 0 if convention in ("dynamic", "static") else row_bytes(layer.index_width)
     on_one = -(-heads // devices) * per_head + index
     on_all = max(heads, devices) * per_head + devices * index
     return on_one, on_all

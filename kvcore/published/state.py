@@ -85,10 +85,39 @@ def _rg_lru(reader: Reader, d_model: int) -> Found:
     return kernel and (width * kernel, f"{width:,} channels × (state 1 + kernel {kernel} − 1)")
 
 
+def _kda(reader: Reader, d_model: int) -> Found:
+    """Kimi delta attention: a square matrix a head, and three convolutions; the file may keep its keys in an object."""
+    inside = reader.raw.get("linear_attn_config")
+    inside = inside if isinstance(inside, dict) else {}
+    named = {
+        "num_heads": "linear_num_heads",
+        "head_dim": "linear_head_dim",
+        "short_conv_kernel_size": "linear_conv_kernel_dim",
+    }
+    heads, width, kernel = (
+        inside[old] if isinstance(inside.get(old), int) else _given(reader, new) for old, new in named.items()
+    )
+    if None in (heads, width, kernel):
+        return None
+    why = f"{heads} heads × {width} × {width}, and 3 × {heads * width:,} channels × kernel {kernel}"
+    return heads * width * width + 3 * heads * width * kernel, why
+
+
+def _lightning(reader: Reader, d_model: int) -> Found:
+    """Lightning attention: a square matrix a head."""
+    heads = _given(reader, "num_attention_heads")
+    if heads is None:
+        return None
+    width = _given(reader, "head_dim") or d_model // heads
+    return heads * width * width, f"{heads} heads × {width} × {width}"
+
+
 FAMILIES = {
-    **dict.fromkeys(("mamba", "falcon_mamba", "jamba"), _mamba),
+    **dict.fromkeys(("mamba", "falcon_mamba", "jamba", "zamba"), _mamba),
     **dict.fromkeys(("mamba2", "bamba", "granitemoehybrid", "nemotron_h", "falcon_h1", "zamba2"), _mamba2),
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid"), _delta),
     **dict.fromkeys(("lfm2", "lfm2_moe"), _short_convolution),
     "recurrent_gemma": _rg_lru,
+    "kimi_linear": _kda,
+    "minimax": _lightning,
 }
