@@ -8,7 +8,7 @@ from typing import Any
 
 from kvcore.published.heads import Heads, Latent
 from kvcore.published.kinds import WINDOW_UNLESS_OFF
-from kvcore.published.layer import Layer
+from kvcore.published.layer import GROWING, Layer
 from kvcore.published.reader import MISSING, Reader, short, whole_number
 
 REMOTE = ("chatglm", "qwen", "phi-msft", "nemotron-nas")
@@ -63,6 +63,8 @@ def window(reader: Reader) -> int | None:
                 f"use_sliding_window is true without sliding_window; {reader.model_type} takes 4096",
             )
         return found
+    if reader.model_type == "mimo_v2_flash" and reader.raw.get("sliding_window_size") is not None:
+        return reader.whole("sliding_window_size", "tokens")
     if reader.raw.get("use_sliding_window") is False:
         reader.told("window", None, "read", "use_sliding_window is false")
         return None
@@ -87,7 +89,7 @@ def latent_query_width(reader: Reader, compressed: Latent) -> int:
 def adjusted(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Layer]:
     """The layers with what only this family does."""
     family = ADJUSTED.get(reader.model_type)
-    layers = family(reader, layers, own) if family else layers
+    layers = _per_layer(reader, family(reader, layers, own) if family else layers)
     shared = reader.raw.get("num_kv_shared_layers", reader.defaults.get("num_kv_shared_layers", MISSING))
     if shared is MISSING or shared is None:
         return layers
@@ -106,6 +108,8 @@ def _gpt_neo(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Lay
 
 def _gemma4(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Layer]:
     """Full layers have wider heads, and their own number of them where keys serve as values."""
+    if reader.raw.get("per_layer_config") is not None:
+        return layers
     wide = reader.whole("global_head_dim", "width", fallback=512)
     count = own.n_kv_heads
     if reader.model_type != "gemma4_text" or reader.flag("attention_k_eq_v"):
@@ -116,14 +120,45 @@ def _gemma4(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Laye
 
 
 def _mimo(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Layer]:
-    """Sliding layers have their own number of KV heads; the library keeps the window's W tokens before the next."""
+    """Sliding layers have KV heads and widths of their own; sliding_window_size leaves out the query's own token."""
     count = reader.whole("swa_num_key_value_heads", "heads", fallback=own.n_kv_heads)
     key = reader.whole("swa_head_dim", "width", fallback=own.key_width)
     value = reader.whole("swa_v_head_dim", "width", fallback=own.value_width)
-    sliding = {"n_kv_heads": count, "key_width": key, "value_width": value}
-    return [
-        replace(layer, **sliding, dynamic_tokens=layer.window) if layer.kind == "sliding" else layer for layer in layers
-    ]
+    sliding: dict[str, Any] = {"n_kv_heads": count, "key_width": key, "value_width": value}
+    if reader.raw.get("sliding_window_size") is not None:
+        why = "sliding_window_size counts the tokens before the query, which transformers' cache keeps all"
+        reader.told("transformers' cache", "W tokens", "derived", why)
+        sliding["dynamic_tokens"] = reader.raw["sliding_window_size"]
+    return [replace(layer, **sliding) if layer.kind == "sliding" else layer for layer in layers]
+
+
+def _per_layer(reader: Reader, layers: list[Layer]) -> list[Layer]:
+    """per_layer_config, as transformers saves it: layer number -> head_dim, v_head_dim, num_key_value_heads."""
+    given = reader.raw.get("per_layer_config")
+    if given is None:
+        return layers
+    if not isinstance(given, dict) or not all(isinstance(each, dict) for each in given.values()):
+        raise ValueError(f"per_layer_config is {short(given)}; it must map layer numbers to objects")
+    reader.told("layers of their own", len(given), "read", "per_layer_config in the file")
+    found = list(layers)
+    for number, own in given.items():
+        if not number.isdecimal() or int(number) >= len(layers):
+            raise ValueError(f"per_layer_config names layer {short(number)}; layers are 0 to {len(layers) - 1}")
+        if found[int(number)].kind in GROWING:
+            found[int(number)] = replace(found[int(number)], **_own_shape(own, f"per_layer_config.{number}"))
+    return found
+
+
+def _own_shape(own: Mapping[str, Any], where: str) -> dict[str, int]:
+    shape = {}
+    if own.get("head_dim") is not None:
+        width = whole_number(f"{where}.head_dim", own["head_dim"], "width")
+        shape = {"key_width": width, "value_width": width}
+    if own.get("v_head_dim") is not None:
+        shape["value_width"] = whole_number(f"{where}.v_head_dim", own["v_head_dim"], "width")
+    if own.get("num_key_value_heads") is not None:
+        shape["n_kv_heads"] = whole_number(f"{where}.num_key_value_heads", own["num_key_value_heads"], "heads")
+    return shape
 
 
 def _nemotron_nas(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Layer]:

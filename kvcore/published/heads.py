@@ -9,7 +9,7 @@ from kvcore.published.reader import MISSING, Reader, whole_number
 
 @dataclass(frozen=True)
 class Heads:
-    """Query heads, KV heads, and the widths of a key and a value; `stored`: the heads in transformers' cache, if others."""
+    """Query heads, KV heads, widths of a key and a value; `stored`: heads in transformers' cache, if others."""
 
     n_heads: int
     n_kv_heads: int
