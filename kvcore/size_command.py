@@ -51,7 +51,7 @@ def command(parser: Parser, argv: Sequence[str]) -> int:
 def _from_file(path: str) -> Description:
     config = read_config(path)
     try:
-        return replace(describe(config), name=path)
+        return replace(describe(config), name=path.encode("utf-8", "replace").decode())
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

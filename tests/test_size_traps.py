@@ -210,3 +210,25 @@ def test_the_small_models_cache_is_run_as_the_measured_ones_are():
     cache = DynamicCache(config=model.config)
     run(model, cache)
     assert cache.layers[0].keys.shape[1] == model.config.num_attention_heads
+
+
+@pytest.mark.parametrize(("config", "expected"), [
+    ({"model_type": "minimax_text_01", "num_hidden_layers": 8, "num_attention_heads": 64, "num_key_value_heads": 8,
+      "hidden_size": 6144, "head_dim": 128, "attn_type_list": [0, 0, 0, 0, 0, 0, 0, 1]}, 2 * 8 * 128 * 2),
+    ({"model_type": "kimi_k2", "num_hidden_layers": 61, "num_attention_heads": 64, "hidden_size": 7168,
+      "kv_lora_rank": 512, "qk_rope_head_dim": 64}, 70272),
+])  # fmt: skip
+def test_files_with_code_of_their_own_are_read_as_the_family_they_are(config, expected):
+    model = describe(config)
+    assert bytes_per_token(model) == expected
+    assert any("has the keys of" in rule.why for rule in model.rules)
+
+
+@pytest.mark.parametrize("config", [
+    {"model_type": "t5", "num_layers": 12, "num_heads": 12, "d_model": 768},
+    {"model_type": "bert", "num_hidden_layers": 12, "num_attention_heads": 12, "hidden_size": 768},
+    {"model_type": "new", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 8, "is_encoder_decoder": True},
+])  # fmt: skip
+def test_encoders_are_refused_and_not_computed_as_decoders(config):
+    with pytest.raises(ValueError, match="has an encoder"):
+        describe(config)

@@ -12,6 +12,7 @@ from kvcore.published.kinds import layer_kinds
 from kvcore.published.layer import Description, Layer
 from kvcore.published.nested import language_model
 from kvcore.published.reader import Reader, short
+from kvcore.published.shapes import shapes
 from kvcore.published.state import state_elements
 
 NEEDED = ("num_hidden_layers", "num_attention_heads", "hidden_size")
@@ -25,9 +26,9 @@ def describe(config: Mapping[str, Any], name: str = "") -> Description:
     raw, model_type, told = language_model(config)
     reader = Reader(raw, model_type)
     reader.rules += told
-    if not reader.known and model_type not in families.REMOTE:
+    if reader.generic:
         _check_generic(reader)
-    d_model = reader.whole("hidden_size", "width")
+    d_model = reader.needed("hidden_size", "width", "how wide a layer is")
     n_layers = families.depth(reader)
     if families.has_no_attention(reader):
         n_heads = width = 0
@@ -45,6 +46,7 @@ def describe(config: Mapping[str, Any], name: str = "") -> Description:
         vocab_size=reader.whole("vocab_size", "width"),
         max_context=reader.whole("max_position_embeddings", "tokens"),
         dtype=families.number_format(config, reader),
+        shapes=shapes(reader, layers, d_model),
         rules=tuple(reader.rules),
     )
 
@@ -76,6 +78,8 @@ def _layers(reader: Reader, n_layers: int, d_model: int, n_heads: int) -> tuple[
     chunk = reader.whole("attention_chunk_size", "tokens") if "chunked" in kinds else None
     if "sliding" in kinds and window is None:
         reader.told("window", None, "derived", "no window is given, so sliding layers keep everything")
+    if "chunked" in kinds and chunk is None:
+        reader.told("chunk", None, "derived", "no attention_chunk_size is given, so chunked layers keep everything")
     layers = [_layer(kind, own, compressed, window, chunk, state) for kind in kinds]
     layers = families.adjusted(reader, layers, own)
     width = own.key_width if own else families.latent_query_width(reader, compressed)

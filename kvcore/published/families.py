@@ -7,12 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from kvcore.published.heads import Heads, Latent
-from kvcore.published.kinds import WINDOW_UNLESS_OFF
+from kvcore.published.kinds import NEMOTRON_DEFAULT, WINDOW_UNLESS_OFF
 from kvcore.published.layer import GROWING, Layer
-from kvcore.published.reader import MISSING, Reader, short, whole_number
-
-REMOTE = ("chatglm", "qwen", "phi-msft", "nemotron-nas")
-"""Families with code of their own, unknown to transformers, whose keys are read all the same."""
+from kvcore.published.reader import MISSING, MOST, Reader, short, whole_number
+from kvcore.published.reader import REMOTE as REMOTE
 
 WITHOUT_ATTENTION = ("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm")
 
@@ -23,31 +21,76 @@ def has_no_attention(reader: Reader) -> bool:
 
 def depth(reader: Reader) -> int:
     """The number of layers; a pattern with a letter a layer decides where there is one."""
-    pattern = reader.raw.get("hybrid_override_pattern")
-    if isinstance(pattern, str) and pattern and len(pattern) <= 2_000:
-        reader.told("n_layers", len(pattern), "read", "one letter a layer in hybrid_override_pattern")
-        return len(pattern)
-    listed = reader.raw.get("block_configs")
-    if reader.model_type == "nemotron-nas" and isinstance(listed, list) and listed:
-        reader.told("n_layers", len(listed), "read", "one entry a layer in block_configs")
-        return len(listed)
-    found = reader.whole("num_hidden_layers", "layers")
-    if found is None and isinstance(reader.raw.get("layers_block_type"), list):
-        return len(reader.raw["layers_block_type"])
-    if found is None:
-        raise ValueError("the file has no num_hidden_layers; it must say how many layers there are")
+    family = DEPTHS.get(reader.model_type)
+    found = family(reader) if family else None
+    return reader.needed("num_hidden_layers", "layers", "how many layers there are") if found is None else found
+
+
+def _entries(reader: Reader, key: str) -> int | None:
+    """The length of a list with one entry a layer; None where the file does not have it."""
+    if reader.raw.get(key) is None:
+        return None
+    found = len(reader.listed(key))
+    if not found:
+        raise ValueError(f"{key} is empty; it must have one entry a layer")
+    reader.told("n_layers", found, "read", f"one entry a layer in {key}")
     return found
+
+
+def _nemotron_h_depth(reader: Reader) -> int | None:
+    listed = _entries(reader, "layers_block_type")
+    pattern = reader.raw.get("hybrid_override_pattern")
+    if listed is not None or pattern is None:
+        return listed or reader.whole("num_hidden_layers", "layers", fallback=len(NEMOTRON_DEFAULT))
+    if not isinstance(pattern, str) or not 0 < len(pattern) <= MOST["layers"]:
+        raise ValueError(
+            f"hybrid_override_pattern is {short(pattern)}; it must be a text with one letter a layer, at most"
+            f" {MOST['layers']:,}"
+        )
+    reader.told("n_layers", len(pattern), "read", "one letter a layer in hybrid_override_pattern")
+    return len(pattern)
+
+
+def _longcat_depth(reader: Reader) -> int | None:
+    """Twice num_layers, since each has two attentions; num_hidden_layers, as transformers writes it, counts both."""
+    if "num_layers" not in reader.raw and "num_hidden_layers" in reader.raw:
+        return None
+    found = 2 * reader.needed("num_layers", "layers", "how many layers there are")
+    reader.told("n_layers", found, "derived", "2 · num_layers: each layer of longcat_flash has two attentions")
+    return found
+
+
+def _hrm_depth(reader: Reader) -> int | None:
+    """Every pass through a stack keeps its own entries; num_layers_per_stack says that they are counted already."""
+    if reader.raw.get("num_layers_per_stack") is not None:
+        return None
+    stack = reader.needed("num_hidden_layers", "layers", "how many layers there are")
+    high, low = (reader.whole(key, "layers", fallback) for key, fallback in (("H_cycles", 2), ("L_cycles", 3)))
+    found = whole_number("num_hidden_layers · H_cycles · (L_cycles + 1)", stack * high * (low + 1), "layers")
+    reader.told("n_layers", found, "derived", f"{stack} layers · H_cycles {high} · (L_cycles {low} + 1), each kept")
+    return found
+
+
+DEPTHS = {
+    "hrm_text": _hrm_depth,
+    "nemotron_h": _nemotron_h_depth,
+    "nemotron-nas": lambda reader: _entries(reader, "block_configs"),
+    "longcat_flash": _longcat_depth,
+}
+"""Families in which something else decides the depth before num_hidden_layers."""
 
 
 def query_heads(reader: Reader) -> int:
-    found = reader.whole("num_attention_heads", "heads")
-    if found is None:
-        raise ValueError("the file has no num_attention_heads; it must say how many heads there are")
-    return found
+    return reader.needed("num_attention_heads", "heads", "how many heads there are")
 
 
 def window(reader: Reader) -> int | None:
     """W in tokens, or None: absent takes the family's default, null means none."""
+    if reader.model_type == "modernbert-decoder":
+        both_sides = reader.whole(
+            "local_attention", "tokens", fallback=None if "local_attention" in reader.raw else 128
+        )
+        return both_sides and max(1, both_sides // 2)
     if reader.model_type == "gpt_neo":
         return reader.whole("window_size", "tokens", fallback=256)
     if reader.model_type in (*WINDOW_UNLESS_OFF, "smollm3"):
@@ -65,7 +108,7 @@ def window(reader: Reader) -> int | None:
         return found
     if reader.model_type == "mimo_v2_flash" and reader.raw.get("sliding_window_size") is not None:
         return reader.whole("sliding_window_size", "tokens")
-    if reader.raw.get("use_sliding_window") is False:
+    if reader.name_in_file("use_sliding_window") and not reader.flag("use_sliding_window", otherwise=True):
         reader.told("window", None, "read", "use_sliding_window is false")
         return None
     return reader.whole("sliding_window", "tokens")
@@ -112,7 +155,7 @@ def _gemma4(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Laye
         return layers
     wide = reader.whole("global_head_dim", "width", fallback=512)
     count = own.n_kv_heads
-    if reader.model_type != "gemma4_text" or reader.flag("attention_k_eq_v"):
+    if reader.model_type == "diffusion_gemma_text" or reader.flag("attention_k_eq_v"):
         count = reader.whole("num_global_key_value_heads", "heads", fallback=count)
     reader.told("full layers", f"{count} KV heads of {wide}", "derived", "full layers have widths of their own")
     full = {"n_kv_heads": count, "key_width": wide, "value_width": wide}
@@ -121,14 +164,18 @@ def _gemma4(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Laye
 
 def _mimo(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Layer]:
     """Sliding layers have KV heads and widths of their own; sliding_window_size leaves out the query's own token."""
-    count = reader.whole("swa_num_key_value_heads", "heads", fallback=own.n_kv_heads)
+    count = reader.whole("swa_num_key_value_heads", "heads")
+    if count is None:
+        count = 2 * own.n_kv_heads
+        why = "swa_num_key_value_heads is not in the file; sliding layers have twice the KV heads"
+        reader.told("KV heads of sliding layers", count, "absent", why)
     key = reader.whole("swa_head_dim", "width", fallback=own.key_width)
     value = reader.whole("swa_v_head_dim", "width", fallback=own.value_width)
     sliding: dict[str, Any] = {"n_kv_heads": count, "key_width": key, "value_width": value}
     if reader.raw.get("sliding_window_size") is not None:
         why = "sliding_window_size counts the tokens before the query, which transformers' cache keeps all"
         reader.told("transformers' cache", "W tokens", "derived", why)
-        sliding["dynamic_tokens"] = reader.raw["sliding_window_size"]
+        sliding["dynamic_tokens"] = whole_number("sliding_window_size", reader.raw["sliding_window_size"], "tokens")
     return [replace(layer, **sliding) if layer.kind == "sliding" else layer for layer in layers]
 
 
@@ -142,7 +189,7 @@ def _per_layer(reader: Reader, layers: list[Layer]) -> list[Layer]:
     reader.told("layers of their own", len(given), "read", "per_layer_config in the file")
     found = list(layers)
     for number, own in given.items():
-        if not number.isdecimal() or int(number) >= len(layers):
+        if not number.isdecimal() or len(number) > 4 or int(number) >= len(layers):
             raise ValueError(f"per_layer_config names layer {short(number)}; layers are 0 to {len(layers) - 1}")
         if found[int(number)].kind in GROWING:
             found[int(number)] = replace(found[int(number)], **_own_shape(own, f"per_layer_config.{number}"))
@@ -163,12 +210,19 @@ def _own_shape(own: Mapping[str, Any], where: str) -> dict[str, int]:
 
 def _nemotron_nas(reader: Reader, layers: list[Layer], own: Heads | None) -> list[Layer]:
     """block_configs: attention that is left out, replaced by a linear map, or has its own group size."""
-    listed = reader.listed("block_configs") or []
+    listed = reader.listed("block_configs")
+    if not listed:
+        raise ValueError("block_configs is not in the file; nemotron-nas needs it, one entry a layer")
     found = []
     for index, (layer, block) in enumerate(zip(layers, listed, strict=True)):
         attention = block.get("attention") if isinstance(block, dict) else None
         if not isinstance(attention, dict):
             raise ValueError(f"block_configs[{index}] is {short(block)}; each entry holds an object named attention")
+        for key in ("no_op", "replace_with_linear"):
+            if attention.get(key) not in (None, True, False):
+                raise ValueError(
+                    f"block_configs[{index}].attention.{key} is {short(attention[key])}; it must be true or false"
+                )
         if attention.get("no_op") or attention.get("replace_with_linear"):
             found.append(Layer("none"))
             continue
@@ -187,6 +241,7 @@ ADJUSTED = {
     "gpt_neo": _gpt_neo,
     "gemma4_text": _gemma4,
     "gemma4_unified_text": _gemma4,
+    "diffusion_gemma_text": _gemma4,
     "mimo_v2_flash": _mimo,
     "nemotron-nas": _nemotron_nas,
 }

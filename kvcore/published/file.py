@@ -19,6 +19,7 @@ def parse_config(content: bytes | str) -> dict[str, Any]:
             content = content.decode("utf-8-sig")
         except UnicodeDecodeError as error:
             raise ValueError(f"byte {error.start} is not UTF-8; a config.json is a text file in UTF-8") from None
+    content = content.removeprefix("\ufeff")
     if not content.strip():
         raise ValueError("the file is empty; a config.json holds one JSON object")
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kvcore.published.reader import MISSING, Reader, whole_number
+from kvcore.published.reader import MISSING, Reader, short, whole_number
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,19 @@ def heads(reader: Reader, d_model: int, n_heads: int) -> Heads:
     if n_kv_heads > n_heads or n_heads % n_kv_heads:
         raise ValueError(f"{n_heads:,} heads cannot share {n_kv_heads:,} KV heads; the KV heads must divide the heads")
     key_width = head_dim(reader, d_model, n_heads)
-    value = reader.raw.get("v_head_dim")
-    value_width = key_width if value is None else reader.whole("v_head_dim", "width")
+    value_width = reader.whole("v_head_dim", "width") if _has(reader, "v_head_dim") else key_width
     return Heads(n_heads, n_kv_heads, key_width, value_width, stored)
+
+
+def _has(reader: Reader, key: str) -> bool:
+    """Whether the file, or its family where the file is silent, gives this key a value."""
+    return reader.raw.get(key, reader.defaults.get(key)) is not None
 
 
 def head_dim(reader: Reader, d_model: int, n_heads: int) -> int:
     """From the file, else the family's own, else the width divided by the heads."""
-    if reader.model_type in TWICE_THE_WIDTH and reader.name_in_file("head_dim") is None:
+    name = reader.name_in_file("head_dim")
+    if reader.model_type in TWICE_THE_WIDTH and name is None and n_heads <= d_model:
         width = 2 * d_model // n_heads
         reader.told("head_dim", width, "derived", "2 · hidden_size / num_attention_heads")
         return width
@@ -51,7 +56,8 @@ def head_dim(reader: Reader, d_model: int, n_heads: int) -> int:
     if d_model < n_heads:
         raise ValueError(f"a width of {d_model:,} cannot be divided among {n_heads:,} heads; give head_dim")
     width = d_model // n_heads
-    why = "hidden_size / num_attention_heads, since head_dim is neither in the file nor has a default"
+    absent = f"{name} is null" if name else "head_dim is neither in the file nor has a default"
+    why = f"hidden_size / num_attention_heads, since {absent}"
     reader.told("head_dim", width, "derived", why)
     return width
 
@@ -88,9 +94,10 @@ def _multi_query(reader: Reader, n_heads: int) -> tuple[int, int | None]:
 def _falcon(reader: Reader, n_heads: int) -> tuple[int, int | None]:
     """New decoder: num_kv_heads, of which transformers stores a copy a head; else multi_query decides alone."""
     if not reader.flag("new_decoder_architecture"):
-        if reader.raw.get("num_kv_heads") not in (None, 1):
+        ignored = reader.raw.get("num_kv_heads")
+        if ignored is not None:
             why = "num_kv_heads counts only with new_decoder_architecture"
-            reader.told("num_kv_heads", reader.raw["num_kv_heads"], "read", f"{why}; ignored")
+            reader.told("num_kv_heads", whole_number("num_kv_heads", ignored, "heads"), "read", f"{why}; ignored")
         return _multi_query(reader, n_heads)
     given = reader.whole("num_kv_heads", "heads") or reader.whole("num_key_value_heads", "heads")
     if given is None:
@@ -101,14 +108,31 @@ def _falcon(reader: Reader, n_heads: int) -> tuple[int, int | None]:
     return given, n_heads
 
 
+def _old_falcon(reader: Reader, n_heads: int) -> tuple[int, int | None]:
+    """Falcon's files from before it came to transformers: n_head_kv, else multi_query decides."""
+    if reader.raw.get("n_head_kv") is not None:
+        return reader.whole("num_key_value_heads", "heads"), n_heads
+    if reader.flag("multi_query"):
+        return _multi_query(reader, n_heads)
+    reader.told("n_kv_heads", n_heads, "derived", "neither n_head_kv nor multi_query: one KV head a head")
+    return n_heads, None
+
+
+def _kv_heads_inside(reader: Reader) -> int | None:
+    given = reader.inside("attn_config").get("kv_n_heads")
+    if given is None:
+        return None
+    count = whole_number("attn_config.kv_n_heads", given, "heads")
+    reader.told("n_kv_heads", count, "read", "attn_config.kv_n_heads in the file")
+    return count
+
+
 def _mpt(reader: Reader, n_heads: int) -> tuple[int, int | None]:
     """attn_config.kv_n_heads of llm-foundry; transformers knows only one KV head a head."""
-    given = reader.raw.get("attn_config")
-    if isinstance(given, dict) and given.get("kv_n_heads") is not None:
-        count = whole_number("attn_config.kv_n_heads", given["kv_n_heads"], "heads")
-        reader.told("n_kv_heads", count, "read", "attn_config.kv_n_heads in the file")
+    count = _kv_heads_inside(reader)
+    if count is not None:
         return count, n_heads if count != n_heads else None
-    if isinstance(given, dict) and given.get("attn_type") == "multiquery_attention":
+    if reader.inside("attn_config").get("attn_type") == "multiquery_attention":
         reader.told("n_kv_heads", 1, "read", "attn_config.attn_type is multiquery_attention")
         return 1, n_heads
     reader.told("n_kv_heads", n_heads, "derived", "no attn_config.kv_n_heads: one KV head a head")
@@ -116,10 +140,8 @@ def _mpt(reader: Reader, n_heads: int) -> tuple[int, int | None]:
 
 
 def _dbrx(reader: Reader, n_heads: int) -> tuple[int, int | None]:
-    given = reader.raw.get("attn_config")
-    if isinstance(given, dict) and given.get("kv_n_heads") is not None:
-        count = whole_number("attn_config.kv_n_heads", given["kv_n_heads"], "heads")
-        reader.told("n_kv_heads", count, "read", "attn_config.kv_n_heads in the file")
+    count = _kv_heads_inside(reader)
+    if count is not None:
         return count, None
     reader.told("n_kv_heads", 1, "absent", "attn_config.kv_n_heads is not in the file; dbrx assumes 1")
     return 1, None
@@ -143,6 +165,8 @@ def _one_a_head(reader: Reader, n_heads: int) -> tuple[int, int | None]:
 
 FAMILIES = {
     "falcon": _falcon,
+    "RefinedWeb": _old_falcon,
+    "RefinedWebModel": _old_falcon,
     "gpt_bigcode": _multi_query,
     "mpt": _mpt,
     "dbrx": _dbrx,
@@ -158,14 +182,23 @@ FAMILIES = {
 
 def latent(reader: Reader) -> Latent | None:
     """The compressed row of multi-head latent attention, where the file or the family has one."""
-    if reader.raw.get("kv_lora_rank", reader.defaults.get("kv_lora_rank")) is None:
+    default, given = reader.defaults.get("kv_lora_rank"), reader.raw.get("kv_lora_rank", MISSING)
+    if given is None and default is not None:
+        raise ValueError(
+            f"kv_lora_rank is null, which {reader.model_type} does not allow; give a whole number, or leave it out for"
+            f" {default}"
+        )
+    if given not in (None, MISSING) and default is None and not reader.generic:
+        reader.told("kv_lora_rank", short(given), "read", f"{reader.model_type} has no latent attention; ignored")
+        return None
+    if not _has(reader, "kv_lora_rank"):
         return None
     rank = reader.whole("kv_lora_rank", "width")
     rotary = reader.whole("qk_rope_head_dim", "width", fallback=0, least=0)
     why = "latent attention keeps the compressed row and the rotary part once; KV heads and head_dim do not count"
     reader.told("elements a token", rank + rotary, "derived", why)
     index = 0
-    if reader.raw.get("index_head_dim", reader.defaults.get("index_head_dim")) is not None:
+    if _has(reader, "index_head_dim"):
         index = reader.whole("index_head_dim", "width")
         reader.told("indexer's key", index, "derived", "the sparse indexer keeps one key a token beside the latent row")
     return Latent(rank, rotary, index)

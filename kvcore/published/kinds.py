@@ -32,8 +32,12 @@ NAMES = {
 }
 """Names that files use, and the kind; a hybrid layer has attention and a state beside each other."""
 
+USUAL = ("full_attention", "sliding_attention", "chunked_attention", "linear_attention", "conv", "hybrid", "mlp", "moe")
+"""The names of today, for what is said of an unknown one."""
+
 LETTERS = {"S": "sliding", "L": "sliding", "F": "full", "G": "full", "C": "chunked", "R": "recurrent"}
 NEMOTRON = {"M": "recurrent", "*": "full", "-": "none", "E": "none"}
+NEMOTRON_DEFAULT = "ME*-"
 
 ZAMBA2_LAYERS, ZAMBA2_HYBRID = 54, (6, 12, 18, 24, 30, 36, 42, 47, 51)
 """Depth of the published Zamba 2, and which of its layers have attention."""
@@ -65,7 +69,13 @@ def layer_kinds(reader: Reader, n_layers: int, window: int | None) -> list[str]:
     if reader.layer_kinds == []:
         raise ValueError(f"layer_types is not in the file; {reader.model_type} needs it, one entry a layer")
     if reader.layer_kinds is not None:
-        named = [_kind("layer_types", name) for name in reader.layer_kinds]
+        unread = [name for name in reader.layer_kinds if name not in NAMES]
+        if unread:
+            raise ValueError(
+                f"layer_types is not in the file, and {reader.model_type} assumes {unread[0]}, which is not read here;"
+                " give layer_types, one entry a layer"
+            )
+        named = [NAMES[name] for name in reader.layer_kinds]
         shown = ", ".join(reader.layer_kinds) if len(named) < 9 else f"a period of {len(named)}"
         why = f"layer_types is not in the file; {reader.model_type} repeats: {shown}"
         reader.told("layer kinds", named if len(set(named)) > 1 else named[0], "absent", why)
@@ -87,7 +97,7 @@ def _checked(name: str, listed: Sequence[Any], n_layers: int) -> list[str]:
 
 def _kind(name: str, value: object) -> str:
     if not isinstance(value, str) or value not in NAMES:
-        raise ValueError(f"{name} holds {short(value)}; known are {', '.join(NAMES)}")
+        raise ValueError(f"{name} holds {short(value)}; known are {', '.join(USUAL)} and older names of these")
     return NAMES[value]
 
 
@@ -113,6 +123,19 @@ def _where(n_layers: int, chosen: Callable[[int], bool], yes: str, no: str) -> l
 def _indices(reader: Reader, key: str) -> set[int] | None:
     listed = reader.listed(key)
     return None if listed is None else {whole_number(key, each, "layers", 0) for each in listed}
+
+
+def _switches(reader: Reader, key: str, n_layers: int) -> list[bool] | None:
+    """A list with 1 or 0 a layer; None where it is missing, null or empty."""
+    listed = reader.listed(key)
+    if not listed:
+        return None
+    if len(listed) != n_layers:
+        raise ValueError(f"{key} has {len(listed):,} entries; the model has {n_layers:,} layers, one entry each")
+    for each in listed:
+        if not isinstance(each, int) or each not in (0, 1):
+            raise ValueError(f"{key} holds {short(each)}; each entry is 1 or 0")
+    return [bool(each) for each in listed]
 
 
 def _qwen(reader: Reader, n_layers: int, window: int | None) -> list[str]:
@@ -145,12 +168,9 @@ def _llama4(reader: Reader, n_layers: int, window: int | None) -> list[str]:
     if reader.raw.get("attention_chunk_size", 0) is None:
         reader.told("layer kinds", "full", "null", "attention_chunk_size is null: no chunks")
         return ["full"] * n_layers
-    rotary = reader.raw.get("no_rope_layers")
-    if rotary:
-        listed = reader.listed("no_rope_layers")
-        if len(listed) != n_layers:
-            raise ValueError(f"no_rope_layers has {len(listed):,} entries; the model has {n_layers:,} layers")
-        return ["chunked" if each else "full" for each in listed]
+    rotary = _switches(reader, "no_rope_layers", n_layers)
+    if rotary is not None:
+        return ["chunked" if each else "full" for each in rotary]
     every = reader.whole("no_rope_layer_interval", "layers", fallback=4)
     reader.told("layer kinds", f"every {every}th full", "derived", "layers with rotary positions are chunked")
     return _where(n_layers, lambda index: (index + 1) % every == 0, "full", "chunked")
@@ -159,6 +179,10 @@ def _llama4(reader: Reader, n_layers: int, window: int | None) -> list[str]:
 def _jamba(reader: Reader, n_layers: int, window: int | None) -> list[str]:
     period = reader.whole("attn_layer_period", "layers", fallback=8)
     offset = reader.whole("attn_layer_offset", "layers", fallback=4, least=0)
+    if offset >= period:
+        raise ValueError(
+            f"attn_layer_offset is {offset:,}; it must be less than attn_layer_period, which is {period:,}"
+        )
     reader.told("layer kinds", f"i mod {period} = {offset} full", "derived", "the other layers hold a fixed state")
     return _where(n_layers, lambda index: index % period == offset, "full", "recurrent")
 
@@ -178,22 +202,27 @@ def _olmo_hybrid(reader: Reader, n_layers: int, window: int | None) -> list[str]
 
 def _nemotron_h(reader: Reader, n_layers: int, window: int | None) -> list[str]:
     pattern = reader.raw.get("hybrid_override_pattern")
-    if pattern is None:
-        reader.told(
-            "layer kinds", "M E * -", "absent", "no pattern in the file; nemotron_h assumes mamba, moe, attention, mlp"
+    if pattern is None and n_layers != len(NEMOTRON_DEFAULT):
+        raise ValueError(
+            f"neither hybrid_override_pattern nor layers_block_type is in the file; nemotron_h needs one of them for"
+            f" {n_layers:,} layers"
         )
-        pattern = "ME*-" * (-(-n_layers // 4))
+    if pattern is None:
+        why = "no pattern in the file; nemotron_h assumes four layers: mamba, moe, attention, mlp"
+        reader.told("layer kinds", NEMOTRON_DEFAULT, "absent", why)
+        pattern = NEMOTRON_DEFAULT
     elif not isinstance(pattern, str) or set(pattern) - NEMOTRON.keys():
         raise ValueError(f"hybrid_override_pattern is {short(pattern)}; letters may be {', '.join(NEMOTRON)}")
     else:
         reader.told("layer kinds", short(pattern), "read", "hybrid_override_pattern: * is attention, M holds a state")
-    if len(pattern) < n_layers:
-        raise ValueError(f"hybrid_override_pattern has {len(pattern)} letters; the model has {n_layers:,} layers")
-    return [NEMOTRON[letter] for letter in pattern[:n_layers]]
+    return [NEMOTRON[letter] for letter in pattern]
 
 
 def _bamba(reader: Reader, n_layers: int, window: int | None) -> list[str]:
-    chosen = _indices(reader, "attn_layer_indices") or set()
+    chosen = _indices(reader, "attn_layer_indices")
+    if chosen is None:
+        reader.told("layer kinds", "recurrent", "absent", "attn_layer_indices is not in the file: none has attention")
+        chosen = set()
     return _where(n_layers, chosen.__contains__, "full", "recurrent")
 
 
@@ -212,21 +241,21 @@ def _recurrent_gemma(reader: Reader, n_layers: int, window: int | None) -> list[
 
 
 def _minimax(reader: Reader, n_layers: int, window: int | None) -> list[str]:
-    listed = reader.listed("attn_type_list")
+    listed = _switches(reader, "attn_type_list", n_layers)
     if listed is not None:
-        if len(listed) != n_layers:
-            raise ValueError(f"attn_type_list has {len(listed):,} entries; the model has {n_layers:,} layers")
-        return ["full" if each == 1 else "recurrent" for each in listed]
+        return ["full" if each else "recurrent" for each in listed]
     reader.told("layer kinds", "full, recurrent", "absent", "layer_types is not in the file; every second is linear")
     return _where(n_layers, lambda index: index % 2 == 0, "full", "recurrent")
 
 
 def _kimi_linear(reader: Reader, n_layers: int, window: int | None) -> list[str]:
-    given = reader.raw.get("linear_attn_config")
-    if isinstance(given, dict) and isinstance(given.get("full_attn_layers"), list):
-        listed = given["full_attn_layers"]
-        reader.told("layer kinds", short(listed), "read", "linear_attn_config.full_attn_layers, counted from 1")
-        return _where(n_layers, lambda index: index + 1 in listed, "full", "recurrent")
+    name, listed = "linear_attn_config.full_attn_layers", reader.inside("linear_attn_config").get("full_attn_layers")
+    if listed is not None:
+        if not isinstance(listed, list):
+            raise ValueError(f"{name} is {short(listed)}; it must be a list")
+        chosen = {whole_number(name, each, "layers") for each in listed}
+        reader.told("layer kinds", short(listed), "read", f"{name}, counted from 1")
+        return _where(n_layers, lambda index: index + 1 in chosen, "full", "recurrent")
     reader.told("layer kinds", "every 4th full", "absent", "no layer list in the file")
     return _where(n_layers, lambda index: index > 0 and index % 4 == 0, "full", "recurrent")
 
@@ -240,17 +269,18 @@ def _mllama(reader: Reader, n_layers: int, window: int | None) -> list[str]:
 
 
 def _mimo(reader: Reader, n_layers: int, window: int | None) -> list[str]:
-    listed = reader.listed("hybrid_layer_pattern")
+    listed = _switches(reader, "hybrid_layer_pattern", n_layers)
     if listed is not None:
-        if len(listed) != n_layers:
-            raise ValueError(f"hybrid_layer_pattern has {len(listed):,} entries; the model has {n_layers:,} layers")
-        return ["sliding" if each == 1 else "full" for each in listed]
+        return ["sliding" if each else "full" for each in listed]
     reader.told("layer kinds", "0 and every 6th full", "absent", "hybrid_layer_pattern is not in the file")
     return _where(n_layers, lambda index: index == 0 or (index + 1) % 6 == 0, "full", "sliding")
 
 
 def _gpt_neo(reader: Reader, n_layers: int, window: int | None) -> list[str]:
-    given = reader.listed("attention_types") or [[["global", "local"], n_layers // 2]]
+    given = reader.listed("attention_types")
+    if not given:
+        given = [[["global", "local"], n_layers // 2]]
+        reader.told("layer kinds", "full, sliding", "absent", "attention_types is not in the file; gpt_neo alternates")
     kinds: list[str] = []
     for entry in given:
         if not (isinstance(entry, list) and len(entry) == 2 and isinstance(entry[0], list)):
@@ -270,6 +300,12 @@ def _smollm3(reader: Reader, n_layers: int, window: int | None) -> list[str]:
         return ["full"] * n_layers
     every = reader.whole("no_rope_layer_interval", "layers", fallback=4)
     return _where(n_layers, lambda index: (index + 1) % every == 0, "sliding", "full")
+
+
+def _modernbert(reader: Reader, n_layers: int, window: int | None) -> list[str]:
+    every = reader.whole("global_attn_every_n_layers", "layers", fallback=3)
+    reader.told("layer kinds", f"0 and every {every}th full", "derived", "the others slide")
+    return _where(n_layers, lambda index: index % every == 0, "full", "sliding")
 
 
 def _all(kind: str) -> Callable[[Reader, int, int | None], list[str]]:
@@ -298,6 +334,7 @@ FAMILIES: dict[str, Callable[[Reader, int, int | None], list[str]]] = {
     **dict.fromkeys(WINDOW_UNLESS_OFF, _qwen),
     "gemma4_text": _gemma4,
     "gemma4_unified_text": _gemma4,
+    "diffusion_gemma_text": _gemma4,
     "llama4_text": _llama4,
     "jamba": _jamba,
     "qwen3_next": _every_nth_full,
@@ -315,6 +352,7 @@ FAMILIES: dict[str, Callable[[Reader, int, int | None], list[str]]] = {
     "mimo_v2_flash": _mimo,
     "gpt_neo": _gpt_neo,
     "smollm3": _smollm3,
+    "modernbert-decoder": _modernbert,
     "falcon_h1": _all("hybrid"),
     "zamba": _zamba,
     "zamba2": _zamba,

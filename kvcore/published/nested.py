@@ -15,6 +15,18 @@ AROUND = ("thinker_config",)
 """Keys that hold a configuration which holds that one."""
 
 
+RENAMED = {"minimax_text_01": "minimax", "minimax_m1": "minimax", "kimi_k2": "deepseek_v3"}
+"""Model types of files with code of their own, and the family whose keys they have."""
+
+ENCODERS = (
+    "albert", "bart", "bert", "bigbird_pegasus", "big_bird", "blenderbot", "blenderbot-small", "camembert", "clip",
+    "deberta", "deberta-v2", "distilbert", "electra", "ernie", "esm", "longformer", "longt5", "m2m_100", "marian",
+    "mbart", "modernbert", "mpnet", "mt5", "mvp", "nllb-moe", "pegasus", "plbart", "prophetnet", "rembert", "roberta",
+    "switch_transformers", "t5", "umt5", "vit", "whisper", "xlm-roberta", "xlnet",
+)  # fmt: skip
+"""Model types with an encoder: none, or not only, of their cache grows with the text."""
+
+
 def language_model(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, list[Rule]]:
     """(configuration of the language model, its model_type, rules). Raises ValueError for what is no configuration."""
     rules: list[Rule] = []
@@ -38,13 +50,17 @@ def language_model(config: Mapping[str, Any]) -> tuple[Mapping[str, Any], str, l
         rules.append(Rule("model_type", own, "absent", why))
     elif raw is config:
         own = library()["text_types"].get(own, own)
-    return raw, own, rules
+    if own in ENCODERS or raw.get("is_encoder_decoder") is True:
+        raise ValueError(f"{own or 'the file'} has an encoder; give the configuration of a decoder-only model")
+    if own in RENAMED:
+        rules.append(Rule("model_type", own, "derived", f"{own} has the keys of {RENAMED[own]}"))
+    return raw, RENAMED.get(own, own), rules
 
 
 def _model_type(config: Mapping[str, Any]) -> str:
     found = config.get("model_type", "")
     if found is None:
         return ""
-    if not isinstance(found, str) or len(found) > 100:
+    if not isinstance(found, str) or len(found) > 100 or not found.isprintable():
         raise ValueError(f"model_type is {short(found)}; it must be a name such as llama")
     return found

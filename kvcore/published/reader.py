@@ -27,6 +27,9 @@ ALIASES = {
 }  # fmt: skip
 """Other names of a key, where a family does not say them itself."""
 
+REMOTE = ("chatglm", "qwen", "phi-msft", "nemotron-nas", "RefinedWeb", "RefinedWebModel")
+"""Families with code of their own, unknown to transformers, whose keys are read all the same."""
+
 MISSING = object()
 
 
@@ -58,6 +61,7 @@ class Reader:
         self.raw, self.model_type, self.rules = raw, model_type, []
         family = library()["families"].get(model_type)
         self.known = family is not None
+        self.generic = family is None and model_type not in REMOTE
         self.defaults = family["defaults"] if family else {}
         self.names = family["names"] if family else {}
         self.layer_kinds = family.get("layer_kinds") if family else None
@@ -98,6 +102,15 @@ class Reader:
             return fallback
         return whole_number(self.name_in_file(key) or key, value, kind, least)
 
+    def needed(self, key: str, kind: str, what: str) -> int:
+        """A whole number that nothing goes without. Raises ValueError where it is missing or null."""
+        found = self.whole(key, kind)
+        if found is None:
+            name = self.name_in_file(key)
+            said = f"{name} is null in the file" if name else f"the file has no {key}"
+            raise ValueError(f"{said}; it must say {what}")
+        return found
+
     def flag(self, key: str, otherwise: bool = False) -> bool:
         """true or false; null counts as `otherwise`."""
         value = self.get(key)
@@ -105,6 +118,15 @@ class Reader:
             return otherwise
         if not isinstance(value, bool):
             raise ValueError(f"{key} is {short(value)}; it must be true or false")
+        return value
+
+    def inside(self, key: str) -> Mapping[str, Any]:
+        """An object within the file; empty where it is missing or null."""
+        value = self.raw.get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, dict):
+            raise ValueError(f"{key} is {short(value)}; it must be a JSON object")
         return value
 
     def listed(self, key: str) -> list[Any] | None:

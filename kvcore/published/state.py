@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from kvcore.published.reader import MISSING, Reader
+from kvcore.published.reader import Reader, whole_number
 
 
 def _given(reader: Reader, *keys: str) -> int | None:
-    """The first of these keys that is a whole number, in the file or among the family's defaults."""
+    """The first of these keys that has a value, in the file or among the family's defaults; "auto" and null have none.
+
+    Raises ValueError for what is no whole number.
+    """
     for key in keys:
-        value = reader.raw.get(key, reader.defaults.get(key, MISSING))
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
+        value = reader.raw.get(key, reader.defaults.get(key))
+        if value is not None and value != "auto":
+            return whole_number(key, value, "width")
     return None
 
 
@@ -87,15 +90,17 @@ def _rg_lru(reader: Reader, d_model: int) -> Found:
 
 def _kda(reader: Reader, d_model: int) -> Found:
     """Kimi delta attention: a square matrix a head, and three convolutions; the file may keep its keys in an object."""
-    inside = reader.raw.get("linear_attn_config")
-    inside = inside if isinstance(inside, dict) else {}
+    inside = reader.inside("linear_attn_config")
     named = {
         "num_heads": "linear_num_heads",
         "head_dim": "linear_head_dim",
         "short_conv_kernel_size": "linear_conv_kernel_dim",
     }
     heads, width, kernel = (
-        inside[old] if isinstance(inside.get(old), int) else _given(reader, new) for old, new in named.items()
+        _given(reader, new)
+        if inside.get(old) is None
+        else whole_number(f"linear_attn_config.{old}", inside[old], "width")
+        for old, new in named.items()
     )
     if None in (heads, width, kernel):
         return None
