@@ -76,7 +76,7 @@ class Rules:
     """How one call decides what its tokens are, see and leave behind, in one layer or in every layer.
 
     `input_position` says where tokens enter (the first layer's rules decide), `rotary_position` by which
-    positions queries and keys turn, `mask_position` which rows of the mask they are. `append` gives the
+    positions queries and keys turn, `rotate` how, `mask_position` which rows of the mask they are. `append` gives the
     old entries with the new ones behind; `read` what of them is attended over; `keep` what stays.
     `head_order` may name another order of the query heads, `distance` is what ALiBi multiplies.
     """

@@ -1,6 +1,8 @@
-"""Numbers in words: bytes with their unit, ratios of counts, one and many."""
+"""Numbers and lists in words: bytes with their unit, ratios of counts, one and many."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 DECIMAL = ("bytes", "kB", "MB", "GB", "TB", "PB", "EB")
@@ -44,6 +46,11 @@ def bytes_in_words(n_bytes: int) -> str:
 def plural(n: int, noun: str) -> str:
     """ "1 token", "1,800 tokens"."""
     return f"{n:,} {noun}" if n == 1 else f"{n:,} {noun}s"
+
+
+def listed(names: Sequence[str]) -> str:
+    """ "a", "a and b", "a, b and c"."""
+    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
 
 
 def times_fewer(many: int, few: int) -> str:

@@ -58,15 +58,27 @@ def _made(factory: str) -> Report:
         sys.path.insert(0, str(Path.cwd()))
     try:
         make = getattr(importlib.import_module(module_name), name)
+    except SystemExit as error:
+        raise ValueError(f"{factory} cannot be imported: {module_name} {_ended(error)}") from error
     except Exception as error:  # whatever importing a stranger's module raises
         raise ValueError(f"{factory} cannot be imported: {type(error).__name__}: {error}") from error
     if not callable(make):
         raise ValueError(f"{factory} is {type(make).__name__}; it must be a function that takes nothing")
     try:
         made = make()
+    except SystemExit as error:
+        raise ValueError(f"{factory}() {_ended(error)}") from error
     except Exception as error:
         raise ValueError(f"{factory}() raised {type(error).__name__}: {error}") from error
-    return _verify(**_arguments(factory, made))
+    try:
+        return _verify(**_arguments(factory, made))
+    except SystemExit as error:
+        raise ValueError(f"the model of {factory} {_ended(error)}") from error
+
+
+def _ended(error: SystemExit) -> str:
+    """What a stranger's exit is told as: it must not become the verdict, for its code 0 would read as equal."""
+    return f"ended the program with exit code {error.code}; it must run to its end"
 
 
 def _arguments(factory: str, made: Any) -> dict[str, Any]:
@@ -113,18 +125,21 @@ def _saved(path: str) -> Report:
 def _read(path: str, most: int) -> bytes:
     """A file's bytes. Raises ValueError where it cannot be read or has more than `most`."""
     try:
-        if Path(path).stat().st_size > most:
-            raise ValueError(f"{path} is larger than {most:,} bytes, which are allowed at most")
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            content = file.read(most + 1)  # bounded, for a device or a pipe declares no size
     except OSError as error:
         raise ValueError(f"{path} cannot be read: {error.strerror or error}") from None
+    if len(content) > most:
+        raise ValueError(f"{path} is larger than {most:,} bytes, which are allowed at most")
+    return content
 
 
 def read_config(path: str) -> dict[str, Any]:
     """A configuration file as a mapping. Raises ValueError for what is none, in one sentence."""
+    content = _read(path, CONFIG_BYTES)
     try:
-        config = json.loads(_read(path, CONFIG_BYTES).decode("utf-8"))
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        config = json.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:  # also for whole numbers of thousands of digits
         raise ValueError(f"{path} is not JSON in UTF-8: {type(error).__name__}") from None
     if not isinstance(config, dict):
         raise ValueError(f"{path} holds {type(config).__name__}; a config.json holds one object with a model_type")

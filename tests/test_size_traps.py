@@ -227,7 +227,7 @@ def test_files_with_code_of_their_own_are_read_as_the_family_they_are(config, ex
 @pytest.mark.parametrize("config", [
     {"model_type": "t5", "num_layers": 12, "num_heads": 12, "d_model": 768},
     {"model_type": "bert", "num_hidden_layers": 12, "num_attention_heads": 12, "hidden_size": 768},
-    {"model_type": "new", "num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 8, "is_encoder_decoder": True},
+    {"num_hidden_layers": 2, "num_attention_heads": 2, "hidden_size": 8, "is_encoder_decoder": True},
 ])  # fmt: skip
 def test_encoders_are_refused_and_not_computed_as_decoders(config):
     with pytest.raises(ValueError, match="has an encoder"):

@@ -283,6 +283,22 @@ def test_assert_cache_equivalent_fails_with_the_report():
         ({"crop": 5}, "crop is int"),
         ({"in_place": "no"}, "in_place is 'no'"),
         ({"layers": (1, 2)}, "layers must be two functions"),
+        ({"token_ids": np.array(3)}, "a single number"),
+        ({"alternatives": 5}, "alternatives must be token ids"),
+        ({"alternatives": "abc"}, "alternatives must be token ids"),
+        ({"splits": 5}, "splits must be sequences"),
+        ({"splits": [4, 4]}, "splits must be sequences"),
+        ({"in_place": 0}, "in_place is 0"),
+        ({"full": lambda ids: [torch.ones(2, requires_grad=True) for _ in ids]}, "cannot be read as numbers"),
+        ({"full": lambda ids: torch.ones(len(ids), 2).to_sparse()}, "cannot be read as numbers"),
+        ({"full": lambda ids: torch.ones(len(ids), 2, dtype=torch.complex64)}, "complex64 values"),
+        ({"reuse": lambda ids, cache, cached: (5, cache)}, "the last rows of 8"),
+        ({"reuse": lambda ids, cache, cached: (np.ones((9, 16)), cache)}, "the last rows of 8"),
+        ({"reuse": lambda ids, cache, cached: (np.ones((1, 3)), cache)}, "reuse gave 3 features"),
+        (
+            {"layers": (lambda ids: np.ones((3, len(ids), 4)), lambda ids, cache: (np.ones((2, len(ids), 4)), 0))},
+            "layers gave (2, 8, 4)",
+        ),
     ],
 )
 def test_bad_arguments_get_one_sentence(change, says):
@@ -292,9 +308,63 @@ def test_bad_arguments_get_one_sentence(change, says):
     assert "\n" not in str(told.value)
 
 
+def test_a_copy_that_raises_is_no_fault():
+    def copy(cache):
+        raise RuntimeError("not to be copied")
+
+    report = kvcore.verify(**lab(hooks=False), token_ids=IDS, copy=copy)
+    assert report.ok
+    assert "copy raised RuntimeError: not to be copied" in str(report)
+
+
+def test_the_verdict_names_the_check_whose_position_it_gives():
+    right = lab(hooks=False)
+
+    def no_chunks(token_ids, cache):
+        if len(token_ids) > 1:
+            return [][0]
+        outputs, cache = right["step"](token_ids, cache)
+        return outputs + (cache.n_processed == 6), cache
+
+    report = kvcore.verify(right["full"], no_chunks, IDS)
+    first = next(check for check in report.checks if check.faulty and check.first_bad is not None)
+    assert f"position {first.first_bad} under {first.name!r}" in report.verdict
+
+
+def test_no_hook_is_asked_for_that_was_given():
+    fault = "causal_mask_top_left_in_the_last_layer"
+    report = kvcore.verify(**model(example(FAULTS[fault], 1), FAULTS[fault]), token_ids=IDS)
+    assert not report.ok
+    assert "give layers" not in str(report)
+    assert "give inspect" not in str(report)
+
+
 def test_full_that_raises_is_told_as_such():
     def full(token_ids):
         raise RuntimeError("out of luck")
 
     with pytest.raises(ValueError, match="full raised RuntimeError: out of luck"):
         kvcore.verify(full, lab(hooks=False)["step"], IDS)
+
+
+def test_dropout_left_on_is_said_and_nothing_is_accused():
+    """A random reference is no reference: the commonest mistake of callers is to forget eval()."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Embedding(32, 16), torch.nn.Dropout(0.1), torch.nn.Linear(16, 8))
+
+        def rows(token_ids):
+            return model(torch.tensor(token_ids)).detach()
+
+        with pytest.raises(ValueError, match=r"full gave other rows for the same tokens.*call eval\(\)"):
+            kvcore.verify(rows, lambda token_ids, cache: (rows(token_ids), 0), [1, 2, 3, 4, 5, 6])
+        model.eval()
+        assert kvcore.verify(rows, lambda token_ids, cache: (rows(token_ids), 0), [1, 2, 3, 4, 5, 6]).ok
+
+
+@pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.shown_by in ("crop", "reuse")])
+def test_mistakes_in_going_back_and_in_reuse_are_named_or_listed_as_leaving_the_same(name):
+    report = kvcore.verify(token_ids=list(range(3, 15)), **model(example(FAULTS[name]), FAULTS[name]))
+    first = report.diagnosis[0]
+    assert first.fault_class == FAULTS[name].fault_class
+    assert name == first.fault or FAULTS[name].sentence in first.evidence

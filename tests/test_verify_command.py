@@ -41,6 +41,14 @@ def unknown():
     return {"full": 1, "step": 2, "token_ids": IDS, "colour": 3}
 
 
+def ending():
+    raise SystemExit(0)
+
+
+def ending_later():
+    return {"full": lambda ids: [[1.0]] * len(ids), "step": lambda ids, cache: ending(), "token_ids": IDS}
+
+
 number = 7
 """
 
@@ -91,6 +99,8 @@ def test_a_module_in_the_current_folder_is_found_from_a_shell(tmp_path):
         (["models_to_check:nothing"], "cannot be imported"),
         (["models_to_check:number"], "must be a function"),
         (["models_to_check:raising"], "raised RuntimeError: no weights"),
+        (["models_to_check:ending"], "ended the program with exit code 0"),
+        (["models_to_check:ending_later"], "ended the program with exit code 0"),
         (["models_to_check:incomplete"], "gives no token_ids"),
         (["models_to_check:unknown"], "gives 'colour'"),
         (["models_to_check:right", "--config", "x.json"], "name one model"),
@@ -99,6 +109,7 @@ def test_a_module_in_the_current_folder_is_found_from_a_shell(tmp_path):
         (["--config", "CONFIG", "--attention", "flash"], "--attention is 'flash'"),
         (["--config", "CONFIG", "--tokens", "1"], "--tokens is 1"),
         (["--config", "CONFIG"], "holds list"),
+        (["--config", "/dev/zero"], "is larger than 1,000,000 bytes"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_2(words, says, factory, tmp_path, capsys):

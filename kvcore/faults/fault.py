@@ -31,7 +31,11 @@ def anywhere(setting: Setting) -> str:
 class Fault:
     """One mistake that people make.
 
-    `fault_class` is its code in the catalogue of reports, `also` further classes that list it. `deviate`
+    `fault_class` is its code in the catalogue of reports, `also` further classes that list it. `sentence`
+    says what goes wrong, `wrong` and `right` are the two rules in short, `reported` names public reports,
+    and `hidden_by` the splits or lengths under which it does not show.
+
+    `deviate`
     gives the wrong rules from a setting whose cache grows, anew for every decoder, since some faults
     remember; `needs` says in words what a setting lacks for the fault to be in force, or nothing.
     `crop` and `reuse` are how it goes back and reuses prefixes, right but for the faults that lie there.
@@ -79,6 +83,16 @@ def place(setting: Setting, position: Callable[[np.ndarray], np.ndarray]) -> Pat
 def cached(position: np.ndarray) -> bool:
     """Whether a call at these positions has a cache behind it."""
     return bool(position[0] > 0)
+
+
+def single(position: np.ndarray) -> bool:
+    """Whether a call at these positions is one token with a cache behind it."""
+    return cached(position) and len(position) == 1
+
+
+def when(applies: Callable[[np.ndarray], bool], wrong: Visible, right: Visible) -> Visible:
+    """The wrong mask in calls whose query positions `applies` holds for, the right one in the others."""
+    return lambda query, key: (wrong if applies(query) else right)(query, key)
 
 
 def or_everything(visible: np.ndarray) -> np.ndarray:

@@ -8,9 +8,9 @@ import numpy as np
 from torch import Tensor
 
 from kvcore.cache import LayerCache
-from kvcore.faults.fault import Fault, Pattern, cached, change
+from kvcore.faults.fault import Fault, Pattern, cached, change, when
 from kvcore.faults.needs import a_window, shared_heads, two_layers, two_windows
-from kvcore.masks import Mask, Visible
+from kvcore.masks import Mask
 from kvcore.setting import Setting
 
 
@@ -64,13 +64,9 @@ def _shifted(setting: Setting, only_cached: bool) -> Pattern:
     masks = [rules.visible for rules in setting.rules]
     other = masks[1:] + masks[:1]
     return tuple(
-        replace(rules, visible=_in_cached_calls(wrong, rules.visible) if only_cached else wrong)
+        replace(rules, visible=when(cached, wrong, rules.visible) if only_cached else wrong)
         for rules, wrong in zip(setting.rules, other, strict=True)
     )
-
-
-def _in_cached_calls(wrong: Visible, right: Visible) -> Visible:
-    return lambda query, key: (wrong if cached(query) else right)(query, key)
 
 
 def _windows_everywhere(setting: Setting) -> Pattern:

@@ -8,7 +8,7 @@ import numpy as np
 from torch import Tensor
 
 from kvcore.cache import LayerCache
-from kvcore.faults.fault import Fault, Pattern, cached, change, turn_keys
+from kvcore.faults.fault import Fault, Pattern, change, single, stored, turn_keys
 from kvcore.faults.needs import a_window, alibi, all_of, rotary, sinks
 from kvcore.rotary import ROTARY_BASE, rotate
 from kvcore.rules import Entries, distance
@@ -21,7 +21,7 @@ NTK_THRESHOLD = 8
 def _turned_again(entries: LayerCache, key: Tensor, value: Tensor, position: np.ndarray) -> LayerCache:
     if len(entries):
         again = turn_keys(entries, entries.position)
-        entries = LayerCache().append(again.key, again.value, again.position)
+        entries = stored(*again)
     return entries.append(key, value, position)
 
 
@@ -41,7 +41,7 @@ def _stored_unturned(setting: Setting) -> Pattern:
 
         def keep(entries: LayerCache) -> LayerCache:
             back = turn_keys(entries, np.where(entries.position >= start[0], -entries.position, 0))
-            return LayerCache().append(back.key, back.value, back.position)
+            return stored(*back)
 
         return {"append": append, "keep": keep}
 
@@ -72,7 +72,7 @@ def _first_rows(position: np.ndarray, key_position: np.ndarray) -> np.ndarray:
 
 def _none_for_one(position: np.ndarray, key_position: np.ndarray) -> np.ndarray:
     right = distance(position, key_position)
-    return np.zeros_like(right) if cached(position) and len(position) == 1 else right
+    return np.zeros_like(right) if single(position) else right
 
 
 FAULTS = (

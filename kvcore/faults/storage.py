@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kvcore.cache import LayerCache
-from kvcore.faults.fault import Fault, Pattern, all_if_none, cached, change, remembering, stored
+from kvcore.faults.fault import Fault, Pattern, all_if_none, cached, change, remembering, single, stored
 from kvcore.masks import Visible
 from kvcore.rules import Entries
 from kvcore.setting import Setting
@@ -32,7 +32,7 @@ def _whole_allocation(setting: Setting, only_decode: bool) -> Pattern:
     def with_unwritten(right: Visible) -> Visible:
         def visible(query: np.ndarray, key: np.ndarray) -> np.ndarray:
             unwritten = key == UNWRITTEN
-            if only_decode and not (cached(query) and len(query) == 1):
+            if only_decode and not single(query):
                 return right(query, key) & ~unwritten
             return right(query, key) | unwritten
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from kvcore.faults.fault import Fault, Pattern, cached, or_everything
+from kvcore.faults.fault import Fault, Pattern, cached, or_everything, single, when
 from kvcore.faults.needs import a_window
 from kvcore.masks import Mask, Visible
 from kvcore.rules import KeepWindow
@@ -24,18 +24,6 @@ def _in_windows(setting: Setting, wrong: Callable[[Mask], Visible]) -> Pattern:
 
 def _wider(mask: Mask, by: int) -> Mask:
     return replace(mask, window=max(1, mask.window + by))
-
-
-def _when(applies: Callable[[np.ndarray], bool], wrong: Visible, right: Visible) -> Visible:
-    return lambda query, key: (wrong if applies(query) else right)(query, key)
-
-
-def _single(query: np.ndarray) -> bool:
-    return cached(query) and len(query) == 1
-
-
-def _unlimited(mask: Mask) -> Mask:
-    return Mask()
 
 
 def _last_rows_window(mask: Mask) -> Visible:
@@ -92,7 +80,7 @@ FAULTS = (
         right="i − j < W",
         reported=("ml-explore/mlx-lm PR 390",),
         hidden_by="chunks of two tokens or more; no more than W tokens",
-        deviate=lambda setting: _in_windows(setting, lambda mask: _when(_single, _wider(mask, 1), mask)),
+        deviate=lambda setting: _in_windows(setting, lambda mask: when(single, _wider(mask, 1), mask)),
         needs=a_window,
     ),
     Fault(
@@ -126,7 +114,7 @@ FAULTS = (
         right="i − j < W in every call",
         reported=("karpathy/nanochat issue 452", "vllm-project/vllm issue 23969"),
         hidden_by="no more than W tokens; calls of several tokens",
-        deviate=lambda setting: _in_windows(setting, lambda mask: _when(_single, _unlimited(mask), mask)),
+        deviate=lambda setting: _in_windows(setting, lambda mask: when(single, Mask(), mask)),
         needs=a_window,
     ),
     Fault(
@@ -137,7 +125,7 @@ FAULTS = (
         right="s + i − W < j ≤ s + i",
         reported=("vllm-project/vllm PR 4405", "sgl-project/sglang PR 30050"),
         hidden_by="no more than W tokens; one call",
-        deviate=lambda setting: _in_windows(setting, lambda mask: _when(cached, _unlimited(mask), mask)),
+        deviate=lambda setting: _in_windows(setting, lambda mask: when(cached, Mask(), mask)),
         needs=a_window,
     ),
     Fault(

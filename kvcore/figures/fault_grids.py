@@ -129,11 +129,10 @@ def _marks(kind: str, x: np.ndarray, y: np.ndarray, n_columns: int) -> dict:
 def _named_positions(n_keys: int, other: bool, title: str) -> dict:
     """Absolute positions, and one place more for entries of no position of this sequence."""
     step = 1 if n_keys <= 12 else 2
-    ticks = list(range(0, n_keys, step))
+    ticks = list(range(0, n_keys - other, step))  # the last key's name would touch the word "other"
     names = [str(tick) for tick in ticks]
     if other:
-        ticks, names = [*(tick for tick in ticks if tick < n_keys - 1), n_keys], [*names[: len(ticks)], "other"]
-        names = [str(tick) for tick in ticks[:-1]] + ["other"]
+        ticks, names = [*ticks, n_keys], [*names, "other"]
     return {
         "title": {"text": title}, "range": [-0.5, n_keys - 0.5 + other], "tickvals": ticks, "ticktext": names,
         "showgrid": False, "zeroline": False,

@@ -63,6 +63,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     """One row of `verdict_table` with its reason apart from its verdict, and without NaN."""
     verdict, _, reason = row["verdict"].partition(": ")
     assert verdict in VERDICTS, verdict
+    # The library's refusals end in an invitation to ask for the feature, which is no reason.
     note = reason.partition(" yet. ")[0].partition(" Please ")[0] or row["note"]
     difference, position = row["difference"], row["first_bad_position"]
     made = {

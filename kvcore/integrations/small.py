@@ -96,7 +96,7 @@ def _language_model_config(config: Mapping) -> PreTrainedConfig:
     model_type = config.get("model_type")
     if not isinstance(model_type, str) or model_type not in known:
         raise ValueError(
-            f"model_type is {model_type!r}; give one of the {len(known)} that transformers "
+            f"model_type is {model_type!r}; give one of the {len(known.keys())} that transformers "
             f"{transformers.__version__} knows, such as llama, gpt2 or mamba"
         )
     given = {name: value for name, value in config.items() if name not in _IGNORED and name != "model_type"}

@@ -10,12 +10,13 @@ import numpy as np
 from kvcore.config import TOLERANCE
 from kvcore.studies.check_row import CHECKS, SPLITS
 from kvcore.units import plural
+from kvcore.verification.plan import ONE_CALL
 
 if TYPE_CHECKING:
     from kvcore.studies.check_matrix import Result
 
 EVERY, LAST, ARGMAX = (CHECKS.index(check) for check in ("every position", "last position", "every argmax"))
-ONE = SPLITS.index("one call")
+ONE = SPLITS.index(ONE_CALL)
 
 
 def reading(result: Result) -> str:

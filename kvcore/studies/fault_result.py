@@ -11,7 +11,7 @@ import pandas as pd
 from kvcore.compare import Comparison
 from kvcore.studies import fault_facts
 from kvcore.studies import fault_words as words
-from kvcore.studies.fault_compare import ASPECTS, Pair
+from kvcore.studies.fault_compare import ASPECTS, DISTANCE, HEADS, Pair
 
 if TYPE_CHECKING:
     from kvcore.studies.fault_bench import Config
@@ -48,8 +48,8 @@ class Result:
     def same(self) -> tuple[str, ...]:
         """The other aspects that such a step has."""
         positions, n_heads = self.config.setting.decoder.positions, self.config.setting.decoder.n_heads
-        absent = [ASPECTS[3]] if n_heads == 1 else []
-        absent += [] if positions == "alibi" else [ASPECTS[4]]
+        absent = [HEADS] if n_heads == 1 else []
+        absent += [] if positions == "alibi" else [DISTANCE]
         return tuple(aspect for aspect in ASPECTS if aspect not in self.changed and aspect not in absent)
 
     @property

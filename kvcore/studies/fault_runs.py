@@ -68,9 +68,10 @@ class Play:
     def run(self, wrong: bool) -> Side:
         """The right step, or the wrong one. Raises ValueError where a rule refuses the call."""
         watch = Watch(self.decoder, self.fault.deviate(self.setting) if wrong else self.setting.rules)
-        calls, n_reused = self._behind_a_prefix(watch, wrong) if scenario(self.fault) == REUSE else (
-            self._in_calls(watch, wrong), 0
-        )  # fmt: skip
+        if scenario(self.fault) == REUSE:
+            calls, n_reused = self._behind_a_prefix(watch, wrong)
+        else:
+            calls, n_reused = self._in_calls(watch, wrong), 0
         return Side(tuple(calls), self._difference(calls, wrong), n_reused)
 
     def _in_calls(self, watch: Watch, wrong: bool) -> list[Seen]:

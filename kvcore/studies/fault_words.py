@@ -12,7 +12,7 @@ from kvcore.compare import Comparison
 from kvcore.studies.fault_compare import CONTENTS, DISTANCE, ENTERED, HEADS, KEPT, MASK, Pair
 from kvcore.studies.fault_runs import GO_BACK, N_DRAFTED, REUSE, TWO, scenario
 from kvcore.studies.fault_settings import NO_WINDOW
-from kvcore.units import plural
+from kvcore.units import listed, plural
 
 if TYPE_CHECKING:
     from kvcore.studies.fault_bench import Config
@@ -120,16 +120,12 @@ def step(result: Result) -> str:
     else:
         where += f". By here (the first that differs is {_named(result.first)}) the fault"
     details = "; ".join(_detail(result.pair, aspect) for aspect in result.changed)
-    same = f" The same on both sides: {_listed(result.same)}." if result.same else ""
+    same = f" The same on both sides: {listed(result.same)}." if result.same else ""
     return f"{where} changes {details}.{same}"
 
 
 def _named(at: tuple[int, int]) -> str:
     return f"call {at[0]}, layer {at[1] + 1}"
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
 
 
 def _detail(pair: Pair, aspect: str) -> str:

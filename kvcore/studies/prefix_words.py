@@ -10,7 +10,7 @@ import numpy as np
 from kvcore.cells import named
 from kvcore.compare import Comparison
 from kvcore.prefix_experiment import DECIDING, HITS
-from kvcore.units import plural
+from kvcore.units import listed, plural
 
 if TYPE_CHECKING:
     from kvcore.studies.prefix_result import Result
@@ -31,10 +31,6 @@ def key_value(name: str, value: object) -> str:
     if name == "windows":
         return ", ".join("none" if window is None else str(window) for window in value)
     return "none" if value is None else str(value)
-
-
-def listed(names: Sequence[str]) -> str:
-    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
 
 
 def in_words(condition: str) -> str:
@@ -170,7 +166,7 @@ def _stale(result: Result) -> str:
     held = result.entries.held
     counts = [f"{n} in layer {layer}" for layer, n in enumerate(result.stale.sum(axis=1), start=1)]
     gone = int((~held).sum())
-    missing = f" {plural(gone, 'entry')} had been evicted.".replace("entrys", "entries") if gone else ""
+    missing = f" {gone} {'entry' if gone == 1 else 'entries'} had been evicted." if gone else ""
     return (
         f"Of the {held.shape[1]} positions stored, so many keys and values are not those of this request:"
         f" {listed(counts)}.{missing}"

@@ -11,7 +11,7 @@ from kvcore.compare import difference_by_position
 from kvcore.verification import plan
 from kvcore.verification.checks import Check, judged, not_tested
 from kvcore.verification.plan import BASE, PREFILL
-from kvcore.verification.subject import find_copy, holds_arrays
+from kvcore.verification.subject import find_copy, holds_arrays, said
 from kvcore.verification.trial import Trial
 
 
@@ -38,7 +38,12 @@ def _branch(
 ) -> None:
     linear = trial.found.rows.get((PREFILL, BASE))
     ends = [(half, half + (trial.length - half) // 2), (half + (trial.length - half) // 2, trial.length)]
-    caches, rows = {name: copy(cache) for name in tokens}, {name: [] for name in tokens}
+    try:
+        caches = {name: copy(cache) for name in tokens}
+    except Exception as error:  # whatever a stranger's copy raises
+        trial.checks.append(not_tested("two branches", f"copy raised {said(error)}"))
+        return
+    rows = {name: [] for name in tokens}
     for start, stop in ends:
         for name, sequence in tokens.items():
             done = trial.subject.run(sequence[:stop], (1,) * (stop - start), caches[name], first=start)

@@ -33,6 +33,8 @@ def layers_of(inspected: Any) -> list[Layer]:
         key, value = to_array(key), to_array(value)
         if key.ndim < 2 or value.ndim < 2:
             raise ValueError(f"inspect gave keys of shape {key.shape}; they must be (…, entries, numbers)")
+        if position is not None and len(position) != key.shape[-2]:
+            raise ValueError(f"inspect gave {len(position)} positions for {key.shape[-2]} entries; give one an entry")
         found.append((key, value, position))
     return found
 
@@ -52,8 +54,11 @@ def flags(layer: Layer, one_call: Layer | None, length: int, beyond: float) -> n
     pairs = [(by_entry(key), by_entry(one_call[0])), (by_entry(value), by_entry(one_call[1]))] if one_call else []
     for mine, other in pairs:
         n_common = min(len(mine), len(other))
+        if mine.shape[1] != other.shape[1]:
+            found.append(True)
+            continue
         gap = np.abs(mine[len(mine) - n_common :] - other[len(other) - n_common :])
-        found.append(bool(n_common and not (gap.max() <= beyond)))
+        found.append(bool(gap.size and not (gap.max() <= beyond)))
     return np.array(found + [False] * (len(FLAGS) - len(found)))
 
 

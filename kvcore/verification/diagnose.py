@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from kvcore.faults import FAULTS, Fault
 from kvcore.verification.evidence import Battery, Runs
+from kvcore.verification.going_back import likeliest
 from kvcore.verification.hypotheses import (
     SPECIAL,
+    VOCABULARY,
     Calls,
     alternatives,
     any_single_token,
@@ -22,8 +24,6 @@ from kvcore.verification.simulate import Simulation, Simulations
 from kvcore.verification.suspects import Suspect, observed
 from kvcore.verification.trial import Trial
 
-VOCABULARY = 128
-
 MOST_CALLS = 64
 """Splits with more calls are not simulated: in long sequences the others tell enough."""
 
@@ -33,7 +33,7 @@ CHEAP = (UNEQUAL, RESPONSE_ONES, RESPONSE_CHUNK)
 LEAST_AFTER_ONE, MOST_AFTER_ONE, NEAR_AFTER_ONE = 20, 48, 0.3
 """Candidates that go on to them; the others were less like the evidence under the first split alone."""
 
-LEAST_FINALISTS, MOST_FINALISTS, NEAR = 6, 12, 0.15
+LEAST_FINALISTS, MOST_FINALISTS, NEAR = 8, 16, 0.2
 """Faults that go on to the whole battery."""
 
 PARTICULAR = 0.03
@@ -47,6 +47,9 @@ HYBRID = 0.1
 
 RESPONSE_WEIGHT = 0.3
 """What the sizes of responses count beside the positions at which something is wrong."""
+
+SEPARATING = {"layers": [("layer", PREFILL)], "inspect": [("contents", "first layer"), ("contents", "last layer")]}
+"""Hooks that may tell tied faults apart, with what each of them shows."""
 
 APART = 0.02
 """Distances that differ by less are not told apart."""
@@ -77,14 +80,14 @@ def diagnose(trial: Trial, simulations: Simulations | None = None) -> list[Suspe
     certain = list(_certain(trial))
     wrong = {key[2] for key, bad in trial.signature.items() if key[0] == "differs" and bad.any()}
     if not wrong or any(bad.any() for (kind, _, _), bad in trial.signature.items() if kind == "repeat"):
-        return list(_ranked(certain, [], observed(trial)))
+        return list(_ranked(trial, certain, []))
     made = numbered(trial)
     made = replace(made, runs=tuple(run for run in made.runs if len(made.splits[run[0]]) <= MOST_CALLS))
     if BASE in wrong:
         made = _without(made, LONGER)
     finalists = [_again(trial, made, candidate) for candidate in _finalists(trial, made, simulations or Simulations())]
     finalists.sort(key=lambda candidate: candidate.distance)
-    return list(_ranked(certain, finalists, observed(trial)))
+    return list(_ranked(trial, certain, finalists))
 
 
 def _finalists(trial: Trial, made: Battery, simulations: Simulations) -> list[Candidate]:
@@ -129,17 +132,18 @@ def _again(trial: Trial, made: Battery, candidate: Candidate) -> Candidate:
     return again
 
 
-def _certain(trial: Trial) -> Iterator[tuple[str, str]]:
-    """(class, fault) where one observation is enough."""
+def _certain(trial: Trial) -> Iterator[tuple[str, ...]]:
+    """(class, fault, others that leave the same) where one observation is enough."""
     marks = {kind for (kind, _, _), bad in trial.signature.items() if bad.any()}
     if "repeat" in marks:
         yield "C17", "cache_not_reset"
     elif "branch" in marks:
         yield "C17", "branches_share_a_buffer"
-    if "crop" in marks and "differs" not in marks:
-        yield "C8", "crop_keeps_one_more"
-    if "reuse" in marks and "differs" not in marks:
-        yield "C7", "prefix_reused_past_an_edit"
+    for kind in ("crop", "reuse"):
+        if kind in marks and "differs" not in marks:
+            setting = next(iter(settings(trial)))[0]
+            found = likeliest(kind, trial.signature, setting, numbered(trial).sequences[BASE])
+            yield found[0].fault_class, *(fault.name for fault in found)
     if "prefix" in marks and "noncausal" not in marks:
         yield "C18", "rotary_base_by_length"
     elif "noncausal" in marks:
@@ -175,10 +179,13 @@ def _without(made: Battery, left_out: str) -> Battery:
     return replace(made, runs=tuple((split, names) for split, names in runs if names))
 
 
-def _ranked(certain: list[tuple[str, str]], finalists: list[Candidate], seen: str) -> Iterator[Suspect]:
+def _ranked(trial: Trial, certain: list[tuple[str, ...]], finalists: list[Candidate]) -> Iterator[Suspect]:
     """One entry a class, by its most alike fault; what is certain comes first."""
+    seen = observed(trial)
+    absent = tuple(hook for hook in SEPARATING if getattr(trial.hooks, hook) is None)
+    same_left = {code: others for code, _, *others in certain}
     first: dict[str, tuple[Fault, float, Candidate | None]] = {
-        code: (FAULTS[name], 0.0, None) for code, name in certain
+        code: (FAULTS[name], 0.0, None) for code, name, *_ in certain
     }
     for candidate in finalists:
         for code in (candidate.fault.fault_class, *candidate.fault.also):
@@ -190,23 +197,27 @@ def _ranked(certain: list[tuple[str, str]], finalists: list[Candidate], seen: st
             rank, last = rank + 1, apart
         groups.setdefault(rank, []).append(code)
     for rank, codes in groups.items():
-        hint = separating([candidate for code in codes if (candidate := first[code][2])])
+        tied = [candidate for code in codes if (candidate := first[code][2])]
+        different = len({first[code][0].name for code in codes}) > 1
+        hint = separating(tied, absent) if tied or not different else "There is evidence of {others} as well."
         for code in codes:
             fault, apart, _ = first[code]
             words = f"{fault.sentence} Expected {fault.right}; this does {fault.wrong}."
+            if others := same_left.get(code):
+                words += f" What was seen is left as well by: {' '.join(FAULTS[name].sentence for name in others)}"
             if len(codes) > 1:
                 words += f" {hint.format(others=', '.join(other for other in codes if other != code))}"
             yield Suspect(rank, code, fault.name, f"{seen}. {words}", words, apart)
 
 
-def separating(tied: list[Candidate]) -> str:
-    """A sentence on the classes that share a rank: the hook that would tell their faults apart, if one would."""
+def separating(tied: list[Candidate], absent: Sequence[str] = tuple(SEPARATING)) -> str:
+    """A sentence on the classes that share a rank: which of the `absent` hooks would tell their faults apart."""
     if len({candidate.fault.name for candidate in tied}) < 2:
         return "The same fault is listed under {others} too."
     said = "The evidence at hand does not tell it from {others}"
-    wanted = {"layers": [("layer", PREFILL)], "inspect": [("contents", "first layer"), ("contents", "last layer")]}
-    for hook, keys in wanted.items():
+    for hook in absent:
+        keys = SEPARATING[hook]
         shown = [candidate.simulation.shown(candidate.fault, candidate.calls, keys) for candidate in tied]
         if any(not same(shown[0], other) for other in shown[1:]):
             return f"{said}; give {hook} to separate them."
-    return f"{said}, and none of the hooks would."
+    return f"{said}, and no other hook would."

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kvcore.compare import difference_by_position
 from kvcore.verification import plan
 from kvcore.verification.checks import Check, judged, not_tested
-from kvcore.verification.contents import flags, in_time, in_words, layers_of
-from kvcore.verification.outputs import rows_of
+from kvcore.verification.contents import flags, in_time, in_words, layers_of, to_array
+from kvcore.verification.outputs import last_rows_of
 from kvcore.verification.plan import BASE
-from kvcore.verification.subject import find_copy
+from kvcore.verification.subject import find_copy, said
 
 if TYPE_CHECKING:
     from kvcore.verification.trial import Trial
@@ -48,7 +48,7 @@ def check_crop(trial: Trial) -> None:
         try:
             shorter = trial.hooks.crop(begun.cache, kept)
         except Exception as error:  # a cache may refuse to go back; that is right where entries are gone
-            trial.checks.append(not_tested(name, f"crop refused: {type(error).__name__}: {str(error)[:120]}"))
+            trial.checks.append(not_tested(name, f"crop refused: {said(error)}"))
             continue
         done = trial.subject.run(tokens, (1,) * (length - kept), shorter, first=kept)
         if done.failure is not None:
@@ -77,6 +77,7 @@ def reuse_requests(trial: Trial) -> dict[str, tuple[tuple[int, ...], tuple[int, 
 
 
 def check_reuse(trial: Trial) -> None:
+    """Each request answered with the help of a cache, beside the full forward of what was asked."""
     for name, (cached, asked) in reuse_requests(trial).items():
         begun = trial.subject.run(cached, plan.limited((len(cached),), trial.hooks.max_chunk))
         if begun.failure is not None:
@@ -87,13 +88,15 @@ def check_reuse(trial: Trial) -> None:
         try:
             outputs, _ = trial.hooks.reuse(like(asked), copy(begun.cache), like(cached))
         except Exception as error:
-            note = f"reuse raised {type(error).__name__}: {str(error)[:120]}"
-            trial.checks.append(Check(name, BASE, "failed", note=note))
+            trial.checks.append(Check(name, BASE, "failed", note=f"reuse raised {said(error)}"))
             continue
-        n_rows = len(outputs)
-        rows, _ = rows_of(outputs, n_rows, "reuse")
-        first = len(asked) - n_rows
-        difference = difference_by_position(rows, trial.subject.full(asked)[first:])
+        rows, right = last_rows_of(outputs, len(asked), "reuse"), trial.subject.full(asked)
+        if rows.shape[1] != right.shape[1]:
+            raise ValueError(
+                f"reuse gave {rows.shape[1]} features a token, full {right.shape[1]}; both must give the same"
+            )
+        first = len(asked) - len(rows)
+        difference = difference_by_position(rows, right[first:])
         trial.checks.append(judged(name, BASE, difference, trial.tolerance, first))
         bad = np.zeros(len(asked), dtype=bool)
         bad[first:] = difference > trial.tolerance.rounding
@@ -115,8 +118,13 @@ def check_layers(trial: Trial) -> None:
             at += size
         rows = np.concatenate(parts, axis=1)
     except Exception as error:
-        trial.checks.append(not_tested("layers", f"{type(error).__name__}: {str(error)[:120]}"))
+        trial.checks.append(not_tested("layers", said(error)))
         return
+    if rows.shape != reference.shape:
+        raise ValueError(
+            f"layers gave {rows.shape} through its step and {reference.shape} through its full;"
+            " both must be (n_layers, tokens, features)"
+        )
     for layer, (mine, right) in enumerate(zip(rows, reference, strict=True)):
         gap = difference_by_position(mine, right)
         trial.checks.append(judged(f"after layer {layer}, {split}", BASE, gap, trial.tolerance))
@@ -124,15 +132,9 @@ def check_layers(trial: Trial) -> None:
             trial.signature["layer", split, BASE] = gap > trial.tolerance.rounding
 
 
-def _by_layer(outputs: object) -> np.ndarray:
-    if hasattr(outputs, "detach"):
-        outputs = outputs.detach().cpu().double().numpy()
-    rows = np.stack([layer if isinstance(layer, np.ndarray) else _by_layer_one(layer) for layer in outputs])
-    return rows.astype(np.float64)
-
-
-def _by_layer_one(layer: object) -> np.ndarray:
-    return layer.detach().cpu().double().numpy() if hasattr(layer, "detach") else np.asarray(layer, dtype=np.float64)
+def _by_layer(outputs: Any) -> np.ndarray:
+    """(n_layers, n, features) from one array or tensor, or from a sequence of them."""
+    return to_array(outputs) if hasattr(outputs, "detach") else np.stack([to_array(layer) for layer in outputs])
 
 
 def _bad(trial: Trial, split: str) -> np.ndarray:
@@ -146,15 +148,21 @@ def check_contents(trial: Trial) -> None:
         if split not in trial.splits or split in trial.failures:
             continue
         done = trial.subject.run(trial.sequences[BASE], trial.splits[split])
+        if done.failure is not None:
+            continue
         try:
             held[split] = [in_time(layer) for layer in layers_of(trial.hooks.inspect(done.cache))]
         except Exception as error:  # whatever a stranger's inspect raises
-            trial.checks.append(not_tested("inspect", f"{type(error).__name__}: {str(error)[:120]}"))
+            trial.checks.append(not_tested("inspect", said(error)))
             return
     if plan.ONES not in held:
         trial.checks.append(not_tested("inspect", "no run token by token to look into"))
         return
     once = held.get(plan.ONE_CALL) or [None] * len(held[plan.ONES])
+    if len(once) != len(held[plan.ONES]):
+        note = f"inspect gave {len(held[plan.ONES])} layers after single tokens and {len(once)} after one call"
+        trial.checks.append(not_tested("inspect", note))
+        return
     for index, (layer, other) in enumerate(zip(held[plan.ONES], once, strict=True)):
         found = flags(layer, other, trial.length, trial.tolerance.rounding)
         verdict = "note" if found.any() else "equal"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -47,10 +48,19 @@ class Hooks:
             isinstance(self.layers, (tuple, list)) and len(self.layers) == 2 and all(map(callable, self.layers))
         ):
             raise ValueError("layers must be two functions, (full, step), whose outputs are (n_layers, n, features)")
-        if self.in_place not in (None, True, False):
+        if not (self.in_place is None or isinstance(self.in_place, bool)):
             raise ValueError(f"in_place is {self.in_place!r}; it must be True, False or left out")
-        for sizes in self.splits:
-            check_chunk_sizes(tuple(sizes), length)
+        if self.alternatives is not None:
+            try:
+                any(map(operator.index, self.alternatives))
+            except TypeError:
+                raise ValueError("alternatives must be token ids, whole numbers in one sequence") from None
+        try:
+            splits = [tuple(sizes) for sizes in self.splits]
+        except TypeError:
+            raise ValueError("splits must be sequences of chunk sizes, such as [[5, 4, 3]]") from None
+        for sizes in splits:
+            check_chunk_sizes(sizes, length)
 
     def ids_for_edits(self, token_ids: Sequence[int]) -> list[int]:
         """Ids that may stand in for others: the caller's alternatives, else the vocabulary, else the given ids."""

@@ -14,6 +14,10 @@ from kvcore.verification.plan import BASE, CHUNKS_LAST, ONES, positions_of
 from kvcore.verification.trial import Trial
 
 Calls = Callable[[np.ndarray], bool]
+"""Whether a call at these positions is at fault."""
+
+VOCABULARY = 128
+"""Ids of the decoders that stand in for the caller's model: more than a battery on few tokens uses."""
 
 
 def every_call(position: np.ndarray) -> bool:
@@ -146,7 +150,9 @@ def settings(trial: Trial) -> Iterator[tuple[Setting, Setting | None]]:
 
 
 def _setting(scheme: str, n_layers: int, windows: tuple[int | None, ...], n_sinks: int = 0) -> Setting:
-    decoder = DecoderConfig(n_layers=n_layers, n_heads=4, n_kv_heads=2, d_model=16, vocab_size=128, positions=scheme)
+    decoder = DecoderConfig(
+        n_layers=n_layers, n_heads=4, n_kv_heads=2, d_model=16, vocab_size=VOCABULARY, positions=scheme
+    )
     return Setting(decoder, windows, n_sinks)
 
 

@@ -14,19 +14,7 @@ def rows_of(outputs: Any, n_rows: int, who: str) -> tuple[np.ndarray, str]:
     Takes NumPy arrays, tensors on any device and nested lists; a leading batch axis of 1 is dropped.
     Raises ValueError for anything else, in a sentence that names `who` gave it.
     """
-    if hasattr(outputs, "detach"):
-        outputs = outputs.detach().cpu()
-        name = str(outputs.dtype).removeprefix("torch.")
-        array = outputs.double().numpy()
-    else:
-        try:
-            array = np.asarray(outputs)
-        except ValueError:
-            raise ValueError(f"{who} gave rows of unequal length; it must give one row of features a token") from None
-        name = array.dtype.name
-        if array.dtype.kind not in "fiu" and name != "bfloat16":
-            raise ValueError(f"{who} gave {name} values; it must give numbers, as (n, features)")
-        array = array.astype(np.float64)
+    array, name = _numbers(outputs, who)
     if array.ndim == 3 and array.shape[0] == 1:
         array = array[0]
     if array.ndim == 1 and n_rows == array.shape[0]:
@@ -34,6 +22,38 @@ def rows_of(outputs: Any, n_rows: int, who: str) -> tuple[np.ndarray, str]:
     if array.ndim != 2 or array.shape[0] != n_rows or array.shape[1] == 0:
         raise ValueError(f"{who} gave shape {array.shape} for {n_rows} tokens; it must give ({n_rows}, features)")
     return array, name
+
+
+def last_rows_of(outputs: Any, most: int, who: str) -> np.ndarray:
+    """Outputs (n, features) as float64, of whatever number of rows from 1 to `most`. Raises ValueError as above."""
+    array, _ = _numbers(outputs, who)
+    if array.ndim == 3 and array.shape[0] == 1:
+        array = array[0]
+    if array.ndim != 2 or not 1 <= array.shape[0] <= most or array.shape[1] == 0:
+        raise ValueError(f"{who} gave shape {array.shape}; it must give the last rows of {most}, as (n, features)")
+    return array
+
+
+def _numbers(outputs: Any, who: str) -> tuple[np.ndarray, str]:
+    """Real numbers as float64, and the name of their format."""
+    try:
+        if hasattr(outputs, "detach"):
+            outputs = outputs.detach().cpu()
+            name = str(outputs.dtype).removeprefix("torch.")
+            real = name != "bool" and not name.startswith("complex")
+            array = outputs.double().numpy() if real else np.empty(0)
+        else:
+            array = np.asarray(outputs)
+            name = array.dtype.name
+            real = array.dtype.kind in "fiu" or name == "bfloat16"
+    except ValueError:
+        raise ValueError(f"{who} gave rows of unequal length; it must give one row of features a token") from None
+    except Exception as error:  # whatever a stranger's object raises when it is read
+        said = " ".join(str(error).split())[:160]
+        raise ValueError(f"{who} gave {type(outputs).__name__}, which cannot be read as numbers: {said}") from error
+    if not real:
+        raise ValueError(f"{who} gave {name} values; it must give numbers, as (n, features)")
+    return array.astype(np.float64), name
 
 
 class TokenIds:
@@ -45,6 +65,8 @@ class TokenIds:
             plain = token_ids.tolist() if hasattr(token_ids, "tolist") else list(token_ids)
         except TypeError:
             raise ValueError(f"token_ids is {type(token_ids).__name__}; give a sequence of whole numbers") from None
+        if not isinstance(plain, list):
+            raise ValueError("token_ids is a single number; give a sequence of whole numbers, two or more")
         if any(isinstance(token, bool) or not isinstance(token, (int, np.integer)) for token in plain):
             raise ValueError("token_ids must be whole numbers in one sequence, without a batch axis")
         if len(plain) < 2:

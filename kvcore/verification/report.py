@@ -47,8 +47,8 @@ class Report:
         worst = max((check.largest for check in tested if check.largest is not None), default=0.0)
         wrong = [check for check in tested if check.faulty]
         if wrong:
-            where = next((check.first_bad for check in wrong if check.first_bad is not None), None)
-            at = "" if where is None else f", the first at position {where} under {wrong[0].name!r}"
+            first = next((check for check in wrong if check.first_bad is not None), None)
+            at = "" if first is None else f", the first at position {first.first_bad} under {first.name!r}"
             return f"FAULT: {len(wrong)} of {len(tested)} checks fail{at}; largest difference {worst:.3g}"
         if any(check.verdict == "rounding" for check in tested):
             return (

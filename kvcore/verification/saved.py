@@ -16,22 +16,22 @@ from kvcore.verification.checks import Check, not_tested
 from kvcore.verification.diagnose import diagnose
 from kvcore.verification.hooks import Hooks
 from kvcore.verification.outputs import TokenIds
-from kvcore.verification.plan import BASE, Sizes
+from kvcore.verification.plan import BASE, CONSTANT, Sizes
 from kvcore.verification.report import Report
 from kvcore.verification.saved_file import Saved, read_saved
 from kvcore.verification.subject import Subject
 from kvcore.verification.suspects import Suspect, with_care
 from kvcore.verification.tolerance import from_format
 from kvcore.verification.trial import Trial
-from kvcore.verification.verify import told
+from kvcore.verification.verify import BEHIND, RANKED_BY, told
 
-AT_LEAST, BEHIND, AT_MOST = 24, 8, 64
-"""Tokens that are ranked by: so many, or so many behind the first that differs, and never more: each is simulated."""
+AT_MOST = 64
+"""Never more tokens than these are ranked by, for each is simulated."""
 
 NEEDS_THE_MODEL = {
     "full of a prefix": "whether full itself depends on what comes later",
     "edits": "what an edited token moves and what it does not",
-    "one token repeated": "whether positions or values are at fault",
+    CONSTANT: "whether positions or values are at fault",
     "second run from None": "whether a run leaves something behind",
     "two branches": "whether two continuations of one prefix disturb each other",
     "crop": "going back after rejected tokens",
@@ -102,7 +102,7 @@ def _missing(trial: Trial) -> Iterator[Check]:
 def _ranked(saved: Saved, trial: Trial) -> tuple[list[Suspect], list[str]]:
     """Suspects by the first tokens only, for long sequences are not simulated whole; and notes on that."""
     bad = np.logical_or.reduce(list(trial.signature.values()))
-    stop = min(trial.length, AT_MOST, max(AT_LEAST, int(np.flatnonzero(bad)[0]) + BEHIND))
+    stop = min(trial.length, AT_MOST, max(RANKED_BY, int(np.flatnonzero(bad)[0]) + BEHIND))
     if not bad[:stop].any():
         return [], [f"what is wrong begins behind the first {stop} tokens, so no mistake was looked for"]
     notes = [f"what is probably wrong follows from the first {stop} tokens"] if stop < trial.length else []

@@ -28,18 +28,21 @@ TOKEN_IDS = (3, 10, 17, 24, 31, 6, 13, 20, 27, 2, 9, 16)
 
 
 def faults_table(
-    seeds: Sequence[int], hooks: bool = True, names: Sequence[str] | None = None, told: Callable[[str], None] = str
+    seeds: Sequence[int],
+    hooks: bool = True,
+    names: Sequence[str] | None = None,
+    progress: Callable[[str], None] = lambda what: None,
 ) -> pd.DataFrame:
     """A row a fault: in how many seeds it was caught, and in how many its class had rank 1, or at most rank 2.
 
     Without `hooks` the checker gets full, step and ids only; faults that these cannot show are left out.
-    `told` hears each fault's name before it is tried.
+    `progress` hears each fault's name before it is tried.
     """
     rows, simulations = [], Simulations()
     for fault in FAULTS.values() if names is None else [FAULTS[name] for name in names]:
         if not hooks and fault.shown_by:
             continue
-        told(fault.name)
+        progress(fault.name)
         rows.append(_fault_row(fault, seeds, hooks, simulations))
     return pd.DataFrame(rows)
 
@@ -83,19 +86,21 @@ def right_settings(seed: int) -> Iterator[Setting]:
         yield Setting(decoder, windows, n_sinks, storage, capacity)
 
 
-def accepted_table(seeds: Sequence[int], hooks: bool = True, told: Callable[[str], None] = str) -> pd.DataFrame:
+def accepted_table(
+    seeds: Sequence[int], hooks: bool = True, progress: Callable[[str], None] = lambda what: None
+) -> pd.DataFrame:
     """A row a right combination: in how many seeds it was accepted, and the largest difference found."""
     simulations = Simulations()
     counts: dict[tuple, list[float]] = {}
     accused: dict[tuple, int] = {}
     for seed in seeds:
-        told(f"right combinations, seed {seed}")
+        progress(f"right combinations, seed {seed}")
         for setting in right_settings(seed):
             key = (setting.decoder.positions, str(setting.windows), setting.n_sinks, setting.storage)
-            told_of = _report(setting, None, hooks, simulations)
-            largest = max(check.largest for check in told_of.checks if check.largest is not None)
+            told = _report(setting, None, hooks, simulations)
+            largest = max(check.largest for check in told.checks if check.largest is not None)
             counts.setdefault(key, []).append(largest)
-            accused[key] = accused.get(key, 0) + (not told_of.ok)
+            accused[key] = accused.get(key, 0) + (not told.ok)
     return pd.DataFrame(
         [
             {
@@ -114,18 +119,18 @@ def accepted_table(seeds: Sequence[int], hooks: bool = True, told: Callable[[str
 
 
 def command(parser: Parser, argv: Sequence[str]) -> int:
-    """Print both tables; exit code 0 where all faults are caught and ranked, and no right combination is accused."""
+    """Print both tables; exit code 0 where every fault is caught and no right combination accused; ranks are shown."""
     parser.option("seeds", "20", "how many seeds, 1 to 100; 20 take a good while")
     parser.option("hooks", "all", "all: every hook is given; none: only full, step and token ids")
     given = parser.parse(argv)
     seeds = range(check_int("--seeds", whole_number(given.seeds), 1, 100))
     hooks = check_choice("--hooks", given.hooks, ("all", "none")) == "all"
 
-    def told(what: str) -> None:
+    def heard(what: str) -> None:
         print(what, file=sys.stderr, flush=True)
 
     with one_thread():
-        caught, accepted = faults_table(seeds, hooks, told=told), accepted_table(seeds, hooks, told=told)
+        caught, accepted = faults_table(seeds, hooks, progress=heard), accepted_table(seeds, hooks, progress=heard)
     print(f"Planted faults, {plural(len(seeds), 'seed')}, hooks: {given.hooks}\n{caught.to_string(index=False)}")
     print(f"\nRight combinations, hooks: {given.hooks}\n{accepted.to_string(index=False)}")
     missed = int((caught["missed"] > 0).sum())

@@ -63,13 +63,18 @@ class Subject:
         """Rows (T, features) of the full forward; each sequence is asked for once."""
         key = tuple(token_ids)
         if key not in self._known:
-            try:
-                outputs = self._timed(self.full_function, self.ids.like(key))
-            except Exception as error:  # whatever a stranger's model raises
-                raise ValueError(f"full raised {_said(error)} for {len(key)} tokens") from error
-            self._known[key], name = rows_of(outputs, len(key), "full")
-            self.dtype = self.dtype or name
+            self._known[key] = self.full_anew(key)
         return self._known[key]
+
+    def full_anew(self, token_ids: tuple[int, ...]) -> np.ndarray:
+        """As `full`, asked for whatever was asked before."""
+        try:
+            outputs = self._timed(self.full_function, self.ids.like(token_ids))
+        except Exception as error:  # whatever a stranger's model raises
+            raise ValueError(f"full raised {said(error)} for {len(token_ids)} tokens") from error
+        rows, name = rows_of(outputs, len(token_ids), "full")
+        self.dtype = self.dtype or name
+        return rows
 
     def try_full(self, token_ids: Sequence[int]) -> np.ndarray | None:
         """As above, or None where the model does not take these tokens."""
@@ -86,7 +91,7 @@ class Subject:
             try:
                 answer = self._timed(self.step_function, self.ids.like(new), cache)
             except Exception as error:
-                return Run(None, Failure(_said(error), _deliberate(error.__traceback__), at, size), cache)
+                return Run(None, Failure(said(error), _deliberate(error.__traceback__), at, size), cache)
             if not isinstance(answer, (tuple, list)) or len(answer) != 2:
                 raise ValueError(f"step gave {type(answer).__name__}; it must give (outputs, cache)")
             outputs, cache = answer
@@ -126,7 +131,7 @@ def holds_arrays(cache: Any, depth: int = 4) -> bool:
     return any(holds_arrays(part, depth - 1) for part in parts)
 
 
-def _said(error: BaseException) -> str:
+def said(error: BaseException) -> str:
     """The kind of error and its first line, short."""
     text = str(error).strip().splitlines()
     return f"{type(error).__name__}: {text[0][:160]}" if text else type(error).__name__

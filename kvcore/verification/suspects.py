@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kvcore.verification.plan import BASE, ONE_CALL, ONES, PREFILL, UNEQUAL
+from kvcore.verification.plan import BASE, CONSTANT, ONE_CALL, ONES, PREFILL, UNEQUAL
 
 if TYPE_CHECKING:
     from kvcore.verification.trial import Trial
@@ -59,9 +59,7 @@ def observed(trial: Trial) -> str:
         said.append(f"{', '.join(clean[:3])} {'agrees' if len(clean) == 1 else 'agree'}")
     said += _edits(trial)
     constant = [
-        marks
-        for (kind, _, sequence), marks in trial.signature.items()
-        if kind == "differs" and sequence == "one token repeated"
+        marks for (kind, _, sequence), marks in trial.signature.items() if kind == "differs" and sequence == CONSTANT
     ]
     if wrong and constant and not any(marks.any() for marks in constant):
         said.append("one token repeated hides it")

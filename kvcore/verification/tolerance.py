@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
@@ -48,7 +49,8 @@ def effective_dtype(rows: np.ndarray, dtype: str) -> str:
     if dtype not in ("float64", "float32") or not rows.any():
         return dtype
     finite = rows[np.isfinite(rows)]
-    single = finite.astype(np.float32)
+    with np.errstate(over="ignore"):
+        single = finite.astype(np.float32)
     if dtype == "float64" and not (single.astype(np.float64) == finite).all():
         return dtype
     if not (single.view(np.uint32) & 0xFFFF).any():
@@ -75,10 +77,10 @@ def from_format(
     finite = np.abs(rows[np.isfinite(rows)])
     scale = float(finite.max()) if finite.size else 1.0
     for name, value in (("rtol", rtol), ("atol", atol)):
-        if value is not None and not (isinstance(value, (int, float)) and 0 <= value < np.inf):
+        if value is not None and not (isinstance(value, Real) and 0 <= value < np.inf):
             raise ValueError(f"{name} is {value!r}; it must be a number, 0 or more")
     if rtol is not None or atol is not None:
-        equal = (atol or 0.0) + (rtol or 0.0) * scale
+        equal = float(atol or 0) + float(rtol or 0) * scale
         return Tolerance(equal, equal, scale, dtype, f"given: atol {atol or 0:g} + rtol {rtol or 0:g} × {scale:.3g}")
     exact = effective_dtype(rows, dtype)
     part = TOLERANCE.get(exact, TOLERANCE["float64"])

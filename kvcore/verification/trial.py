@@ -14,7 +14,10 @@ from kvcore.verification.evidence import Battery, Found, Responses, Signature
 from kvcore.verification.hooks import Hooks
 from kvcore.verification.plan import BASE, CONSTANT, Edit
 from kvcore.verification.subject import Failure, Run, Subject
-from kvcore.verification.tolerance import Tolerance, from_format
+from kvcore.verification.tolerance import Tolerance, effective_dtype, from_format
+
+REPEATED = {"float64": 1e-4, "float32": 1e-3, "float16": 5e-2, "bfloat16": 1e-1}
+"""Part of the output scale by which two full forwards of the same tokens may differ: atomic sums come in any order."""
 
 
 @dataclass(eq=False)
@@ -57,7 +60,7 @@ class Trial:
         return Battery(self.sequences, self.splits, runs, edited)
 
     def run(self, split: str, sequence: str) -> Run | None:
-        """One sequence under one split; kept as evidence. None where this split has already failed."""
+        """One sequence under one split; kept as evidence. None where this split fails, now or earlier."""
         if split in self.failures:
             return None
         tokens = self.sequences[sequence]
@@ -95,6 +98,7 @@ def prepare(subject: Subject, hooks: Hooks, rtol: float | None, atol: float | No
         raise ValueError(
             f"full gave a value that is not finite at position {row}; it is the reference and must be finite"
         )
+    _check_repeats(subject, base)
     floor = prefix_floor(subject, base)
 
     def takes(token_ids: tuple[int, ...]) -> bool:
@@ -124,6 +128,16 @@ def _moved_far(subject: Subject, tokens: tuple[int, ...], alternatives: list[int
         if rows is not None:
             found.append((edit.position, difference_by_position(rows, base)))
     return found
+
+
+def _check_repeats(subject: Subject, base: np.ndarray) -> None:
+    """The reference gives the same rows for the same tokens, up to what summing in another order explains."""
+    largest = float(difference_by_position(subject.full_anew(subject.ids.values), base).max())
+    if largest > REPEATED.get(effective_dtype(base, subject.dtype), 1e-3) * float(np.abs(base).max()):
+        raise ValueError(
+            f"full gave other rows for the same tokens, {largest:.2g} apart; it is the reference and must repeat"
+            " itself (is dropout on? call eval() first)"
+        )
 
 
 def prefix_floor(subject: Subject, base: np.ndarray) -> np.ndarray:

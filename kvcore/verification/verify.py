@@ -20,7 +20,7 @@ from kvcore.verification.suspects import Suspect, with_care
 from kvcore.verification.trial import Trial
 
 RANKED_BY, BEHIND = 24, 8
-"""Long sequences are ranked by so many tokens, or so many behind the first position that differs."""
+"""Long sequences are ranked by so many first tokens, or by so many behind the first position that differs."""
 
 
 def verify(
@@ -64,9 +64,7 @@ def verify(
     Raises ValueError for arguments that are not what they must be, and where full does not run.
     """
     ids = TokenIds(token_ids)
-    hooks = Hooks(
-        vocab_size, alternatives, copy, in_place, crop, reuse, layers, inspect, window, max_chunk, tuple(splits)
-    )
+    hooks = Hooks(vocab_size, alternatives, copy, in_place, crop, reuse, layers, inspect, window, max_chunk, splits)
     hooks.check(len(ids.values))
     for name, function in (("full", full), ("step", step)):
         if not callable(function):
@@ -85,11 +83,11 @@ def report(
     begin = time.perf_counter()
     trial = run_battery(subject, hooks, rtol, atol)
     with one_thread():
-        suspects = diagnose(_shorter(trial), simulations) if trial.faulty else []
+        suspects = diagnose(_shorter(trial, rtol, atol), simulations) if trial.faulty else []
     return told(trial, suspects, with_care(suspects), begin)
 
 
-def _shorter(trial: Trial) -> Trial:
+def _shorter(trial: Trial, rtol: float | None, atol: float | None) -> Trial:
     """The battery on the first tokens alone, where they are enough to go wrong: what is ranked is also simulated."""
     firsts = [check.first_bad for check in trial.checks if check.tokens == BASE and check.first_bad is not None]
     length = max(RANKED_BY, min(firsts, default=0) + BEHIND)
@@ -98,7 +96,10 @@ def _shorter(trial: Trial) -> Trial:
     subject = trial.subject
     first_tokens = TokenIds(subject.ids.like(subject.ids.values[:length]))
     shorter = run_battery(
-        Subject(subject.full_function, subject.step_function, first_tokens), replace(trial.hooks, splits=())
+        Subject(subject.full_function, subject.step_function, first_tokens),
+        replace(trial.hooks, splits=()),
+        rtol,
+        atol,
     )
     subject.calls += shorter.subject.calls
     subject.seconds += shorter.subject.seconds
