@@ -26,6 +26,7 @@ STUDIES = (
     "check_matrix",
     "prefix_reuse",
     "check_your_own",
+    "published_models",
 )
 """Modules of `kvcore.studies`, one a page."""
 

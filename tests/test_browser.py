@@ -26,6 +26,7 @@ PAGES = (
     "fault_bench",
     "prefix_reuse",
     "check_your_own",
+    "published_models",
 )
 STREAMLITS_OWN = ("_stcore/health", "_stcore/host-config")
 """Every deep link asks for these under the page's path and gets a 404; both are Streamlit's."""
@@ -183,6 +184,7 @@ def test_a_new_server_whose_first_visit_is_a_deep_link_shows_that_page_whole(bro
             "Fault bench",
             "Prefix reuse",
             "Check your own",
+            "Published models",
         ]
         assert run(Config(seed=9)).reading in reading(page)
         assert page.url.endswith("/decode_paths?paths_seed=9")

@@ -126,6 +126,7 @@ def test_page_links_name_all_other_pages():
         "**Fault bench**",
         "**Prefix reuse**",
         "**Check your own**",
+        "**Published models**",
     ]
 
 

@@ -22,6 +22,10 @@ VIEWS = {
     "fault_bench": ("bench", ["This fault", "Which check notices"]),
     "prefix_reuse": ("reuse", ["The experiment", "Try it"]),
     "check_your_own": ("own", ["Report", "Your model", "Saved outputs", "Published models"]),
+    "published_models": (
+        "pub",
+        ["By layer", "With and without the cache", "What fits", "Rules", "Conventions"],
+    ),
 }
 """Page -> prefix of its keys, and its views in order."""
 
@@ -144,6 +148,7 @@ def test_the_shell_command_is_the_one_of_what_is_shown(shown):
         ("fault_bench", {"fault": "positions_restart", "seed": 5}),
         ("prefix_reuse", {"edit_to": 9}),
         ("check_your_own", {"fault": "positions_restart", "length": 8}),
+        ("published_models", {"model": "Llama-3.1-8B", "batch": 8}),
     ],
 )
 def test_the_shell_command_follows_the_controls(stem, fields):

@@ -83,6 +83,12 @@ def prefix_reuse(config):
     return _study("prefix_reuse", config)
 
 
+@st.cache_data(max_entries=MAX_ENTRIES, show_spinner=False)
+def published_models(config):
+    """Arithmetic alone, so without PyTorch."""
+    return import_module("kvcore.studies.published_models").run(config)
+
+
 def evidence_zip(experiment) -> bytes:
     """Made when asked for: it tells the time."""
     return import_module("kvcore.evidence").zip_bytes(experiment)

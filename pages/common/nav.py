@@ -39,6 +39,11 @@ PAGES = {
         ":material/fact_check:",
         "Is my cache right, and if not, where does it first go wrong and what mistake does that?",
     ),
+    "published_models": (
+        "Published models",
+        ":material/memory:",
+        "What does the cache of a published model cost, what decides that, and what fits?",
+    ),
 }
 """File stem -> title, icon, question; the order is the order of the questions."""
 
@@ -108,7 +113,8 @@ def link(stem: str) -> None:
 
 def footer() -> None:
     st.caption(
-        "KV Cache Lab. Every number here is computed by this server from seeded random weights; nothing is"
-        " pre-recorded except the recorded figures that the overview compares with and the table of published models"
-        " under Check your own, which both say so. Counts of work are not a speed-up."
+        "KV Cache Lab. Every number here is computed by this server, from seeded random weights or, for published"
+        " models, from the facts of their configurations; nothing is pre-recorded except the recorded figures that"
+        " the overview compares with and the table of published models under Check your own, which both say so."
+        " Counts of work are not a speed-up."
     )
