@@ -1,9 +1,13 @@
-"""What is probably wrong: the engine's faults ranked by how alike the evidence is that they leave."""
+"""What is probably wrong: the engine's faults ranked by how alike the evidence is that they leave.
+
+The numbers that weigh, and how many go on from round to round, were chosen on `python -m kvcore selfcheck` and
+`python -m tests.measure_foreign`: with fewer going on, faults of both fall behind rank 2.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import replace
 
 from kvcore.faults import FAULTS, Fault
 from kvcore.verification.evidence import Battery, Runs
@@ -18,10 +22,11 @@ from kvcore.verification.hypotheses import (
     settings,
     single_tokens,
 )
-from kvcore.verification.match import distance, response_distance, same
-from kvcore.verification.plan import BASE, CHUNKS_LAST, LONGER, PREFILL, RESPONSE_CHUNK, RESPONSE_ONES, UNEQUAL
+from kvcore.verification.match import distance, response_distance
+from kvcore.verification.plan import BASE, CHUNKS_LAST, LONGER, RESPONSE_CHUNK, RESPONSE_ONES, UNEQUAL
+from kvcore.verification.ranking import Candidate, Certain, ranked
 from kvcore.verification.simulate import Simulation, Simulations
-from kvcore.verification.suspects import Suspect, observed
+from kvcore.verification.suspects import Suspect
 from kvcore.verification.trial import Trial
 
 MOST_CALLS = 64
@@ -48,22 +53,6 @@ HYBRID = 0.1
 RESPONSE_WEIGHT = 0.3
 """What the sizes of responses count beside the positions at which something is wrong."""
 
-SEPARATING = {"layers": [("layer", PREFILL)], "inspect": [("contents", "first layer"), ("contents", "last layer")]}
-"""Hooks that may tell tied faults apart, with what each of them shows."""
-
-APART = 0.02
-"""Distances that differ by less are not told apart."""
-
-
-@dataclass(eq=False)
-class Candidate:
-    """A fault that was tried, and how unlike the evidence is to what it leaves."""
-
-    fault: Fault
-    simulation: Simulation
-    calls: Calls
-    distance: float
-
 
 def numbered(trial: Trial) -> Battery:
     """The battery with the caller's ids numbered from 0 in the order of first use, for the engine's decoder."""
@@ -80,14 +69,14 @@ def diagnose(trial: Trial, simulations: Simulations | None = None) -> list[Suspe
     certain = list(_certain(trial))
     wrong = {key[2] for key, bad in trial.signature.items() if key[0] == "differs" and bad.any()}
     if not wrong or any(bad.any() for (kind, _, _), bad in trial.signature.items() if kind == "repeat"):
-        return list(_ranked(trial, certain, []))
+        return list(ranked(trial, certain, []))
     made = numbered(trial)
     made = replace(made, runs=tuple(run for run in made.runs if len(made.splits[run[0]]) <= MOST_CALLS))
     if BASE in wrong:
         made = _without(made, LONGER)
     finalists = [_again(trial, made, candidate) for candidate in _finalists(trial, made, simulations or Simulations())]
     finalists.sort(key=lambda candidate: candidate.distance)
-    return list(_ranked(trial, certain, finalists))
+    return list(ranked(trial, certain, finalists))
 
 
 def _finalists(trial: Trial, made: Battery, simulations: Simulations) -> list[Candidate]:
@@ -132,22 +121,22 @@ def _again(trial: Trial, made: Battery, candidate: Candidate) -> Candidate:
     return again
 
 
-def _certain(trial: Trial) -> Iterator[tuple[str, ...]]:
-    """(class, fault, others that leave the same) where one observation is enough."""
+def _certain(trial: Trial) -> Iterator[Certain]:
+    """Where one observation is enough: the class, and the faults that leave it."""
     marks = {kind for (kind, _, _), bad in trial.signature.items() if bad.any()}
     if "repeat" in marks:
-        yield "C17", "cache_not_reset"
+        yield "C17", (FAULTS["cache_not_reset"],)
     elif "branch" in marks:
-        yield "C17", "branches_share_a_buffer"
+        yield "C17", (FAULTS["branches_share_a_buffer"],)
     for kind in ("crop", "reuse"):
         if kind in marks and "differs" not in marks:
             setting = next(iter(settings(trial)))[0]
             found = likeliest(kind, trial.signature, setting, numbered(trial).sequences[BASE])
-            yield found[0].fault_class, *(fault.name for fault in found)
+            yield found[0].fault_class, tuple(found)
     if "prefix" in marks and "noncausal" not in marks:
-        yield "C18", "rotary_base_by_length"
+        yield "C18", (FAULTS["rotary_base_by_length"],)
     elif "noncausal" in marks:
-        yield "C15", "causal_mask_dropped_in_every_call"
+        yield "C15", (FAULTS["causal_mask_dropped_in_every_call"],)
 
 
 def _best(candidates: list[Candidate]) -> list[Candidate]:
@@ -177,47 +166,3 @@ def _candidate(trial: Trial, runs: Runs, simulation: Simulation, fault: Fault, c
 def _without(made: Battery, left_out: str) -> Battery:
     runs = tuple((split, tuple(n for n in names if n != left_out)) for split, names in made.runs)
     return replace(made, runs=tuple((split, names) for split, names in runs if names))
-
-
-def _ranked(trial: Trial, certain: list[tuple[str, ...]], finalists: list[Candidate]) -> Iterator[Suspect]:
-    """One entry a class, by its most alike fault; what is certain comes first."""
-    seen = observed(trial)
-    absent = tuple(hook for hook in SEPARATING if getattr(trial.hooks, hook) is None)
-    same_left = {code: others for code, _, *others in certain}
-    first: dict[str, tuple[Fault, float, Candidate | None]] = {
-        code: (FAULTS[name], 0.0, None) for code, name, *_ in certain
-    }
-    for candidate in finalists:
-        for code in (candidate.fault.fault_class, *candidate.fault.also):
-            first.setdefault(code, (candidate.fault, candidate.distance, candidate))
-    rank, last = 0, 0.0
-    groups: dict[int, list[str]] = {}
-    for code, (_, apart, candidate) in first.items():
-        if rank == 0 or apart > last + APART or (candidate and not first[groups[rank][0]][2]):
-            rank, last = rank + 1, apart
-        groups.setdefault(rank, []).append(code)
-    for rank, codes in groups.items():
-        tied = [candidate for code in codes if (candidate := first[code][2])]
-        different = len({first[code][0].name for code in codes}) > 1
-        hint = separating(tied, absent) if tied or not different else "There is evidence of {others} as well."
-        for code in codes:
-            fault, apart, _ = first[code]
-            words = f"{fault.sentence} Expected {fault.right}; this does {fault.wrong}."
-            if others := same_left.get(code):
-                words += f" What was seen is left as well by: {' '.join(FAULTS[name].sentence for name in others)}"
-            if len(codes) > 1:
-                words += f" {hint.format(others=', '.join(other for other in codes if other != code))}"
-            yield Suspect(rank, code, fault.name, f"{seen}. {words}", words, apart)
-
-
-def separating(tied: list[Candidate], absent: Sequence[str] = tuple(SEPARATING)) -> str:
-    """A sentence on the classes that share a rank: which of the `absent` hooks would tell their faults apart."""
-    if len({candidate.fault.name for candidate in tied}) < 2:
-        return "The same fault is listed under {others} too."
-    said = "The evidence at hand does not tell it from {others}"
-    for hook in absent:
-        keys = SEPARATING[hook]
-        shown = [candidate.simulation.shown(candidate.fault, candidate.calls, keys) for candidate in tied]
-        if any(not same(shown[0], other) for other in shown[1:]):
-            return f"{said}; give {hook} to separate them."
-    return f"{said}, and no other hook would."
