@@ -5,12 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kvcore.published.work import work
 
 from kvcore.published.describe import describe
 from kvcore.published.fits import longest_context
 from kvcore.published.presets import names, preset, stored
 from kvcore.published.sizes import Ask, bytes_per_token, size, token_bytes, tokens_kept
+from kvcore.published.work import work
 
 GIB, MIB = 2**30, 2**20
 ORACLES = {entry["id"]: entry for entry in json.loads(Path(__file__).with_name("kv_oracles.json").read_text("utf-8"))}

@@ -18,7 +18,7 @@ PROMPT, STEPS = 19, 6
 
 OWN_CACHE = {"MiniMax Text 01": "its code refuses any cache but its own"}
 
-STATIC = ("Llama 3.1 8B", "Mistral 7B v0.1", "Gemma 2 9B", "Gemma 3 4B", "gpt-oss 20b", "Llama 4 Scout", "Falcon 40B")
+NO_STATIC_CACHE = {**OWN_CACHE, "Falcon RW 1B": "its ALiBi is as long as the call, which the preallocated keys are not"}
 
 NO_STATE_IN_CACHE = ("RecurrentGemma 2B",)
 """Keeps its recurrent state in the layers of the model, not in the cache."""
@@ -127,14 +127,15 @@ def test_at_least_25_architectures_are_measured_some_beyond_their_window():
         assert min(layer.tokens for layer in kept) < PROMPT < PROMPT + STEPS
 
 
-@pytest.mark.parametrize("name", STATIC)
+@pytest.mark.parametrize("name", [name for name in ARCHITECTURES if name not in NO_STATIC_CACHE])
 def test_the_static_cache_holds_exactly_what_is_computed(name):
     model = small_model(ARCHITECTURES[name])
     room = 32
     cache = StaticCache(config=model.config, max_cache_len=room)
     run(model, cache)
     computed = size(described(model), Ask(room, format="f32", convention="static"))
-    assert [kv_bytes(layer) for layer in cache.layers] == [layer.bytes for layer in computed.layers]
+    measured = [kv_bytes(layer) for layer in cache.layers]
+    assert [n for n in measured if n] == [layer.bytes for layer in computed.layers if layer.bytes]
 
 
 def test_a_wrong_description_is_caught():

@@ -14,7 +14,8 @@ CONVENTIONS = {
     " chunked one",
     "dynamic": "what the dynamic cache of transformers 5.24 holds between steps, made from the model's configuration:"
     " W − 1 tokens in a sliding layer, with that library's own exceptions",
-    "static": "preallocated for the whole context: min(W, context) tokens in a sliding layer, the context elsewhere",
+    "static": "what that library's static cache preallocates: min(W, context) tokens in a sliding layer, the context"
+    " elsewhere",
     "full": "the whole context in every layer that has attention, as tools without windows allocate it",
 }
 
@@ -90,9 +91,9 @@ def tokens_kept(layer: Layer, context: int, convention: str) -> int:
         return 0
     if layer.window is None or convention == "full":
         return context
+    if layer.dynamic_tokens == 0 and convention in ("dynamic", "static"):
+        return context
     if convention == "dynamic":
-        if layer.dynamic_tokens == 0:
-            return context
         return min(context, layer.dynamic_tokens or layer.window - 1)
     return min(context, layer.window)
 
