@@ -16,7 +16,7 @@ from kvcore.published.presets import names, preset
 from kvcore.published.reader import short
 from kvcore.published.sizes import CONVENTIONS, Ask, Size, bytes_per_token, size
 from kvcore.published.strip import runs
-from kvcore.published.words import decides
+from kvcore.published.words import decides, guessed
 from kvcore.units import both_units, plural
 
 ABOUT = """What the K/V cache of a published model takes, layer by layer, and by which rules its file was read.
@@ -81,16 +81,17 @@ def lines(model: Description, taken: Size) -> list[str]:
     ask = taken.ask
     state = taken.fixed_state_bytes
     each = plural(ask.batch, "sequence")
+    until = ", while no window is full" if any(layer.window for layer in model.layers) else ""
     said = [
         f"{model.name}: {each} of {plural(ask.context, 'token')} in {ask.format}, convention {ask.convention}",
         f"  ({CONVENTIONS[ask.convention]})",
         f"K/V cache: {plural(taken.bytes, 'byte')}, {both_units(taken.bytes)}",
         f"Fixed state: {'not known from the file' if state is None else both_units(state) if state else 'none'}",
-        f"One more token, while no window is full: {both_units(bytes_per_token(model, ask.format, ask.convention))}",
+        f"One more token{until}: {both_units(bytes_per_token(model, ask.format, ask.convention))}",
     ]
     if ask.devices > 1:
         said.append(f"On each of {ask.devices} devices: {both_units(taken.bytes_per_device)}")
-    said += [decides(model, ask), "", "layers"]
+    said += [*filter(None, [decides(model, ask), guessed(model)]), "", "layers"]
     said += [f"  {run.span:>9}  {run.words}" for run in runs(model, taken)]
     said += ["", "rules"]
     said += [f"  {rule.fact}: {short(rule.value)} ({rule.how}; {rule.why})" for rule in model.rules]

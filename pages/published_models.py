@@ -1,7 +1,6 @@
 """Published models: what their caches cost, what decides it, and what fits, side by side."""
 
 import json
-from dataclasses import replace
 
 import streamlit as st
 
@@ -9,7 +8,7 @@ from kvcore.figures import published as figures
 from kvcore.figures import published_layers, published_work
 from kvcore.published.formats import FORMATS
 from kvcore.published.sizes import CONVENTIONS
-from kvcore.studies.published_input import is_file
+from kvcore.studies.published_curves import knees
 from kvcore.studies.published_models import (
     MOST_BATCH,
     MOST_CONTEXT,
@@ -63,18 +62,18 @@ def work_settings(texts: dict[str, str]) -> dict[str, int]:
     """Prompt, memory, weights and hardware, for the views of work and of what fits."""
     with st.expander("Prompt, memory, weights, hardware"):
         found = {}
-        rows = [
+        numbers = [
             ("prompt", "Prompt, tokens", 1, MOST_CONTEXT),
             ("new_tokens", "New tokens", 1, MOST_CONTEXT),
             ("memory", "Memory of a device, GiB", 1, MOST_MEMORY),
             ("peak_tflops", "Peak, TFLOP/s", 0, 1_000_000),
             ("bandwidth", "Bandwidth, GB/s", 0, 1_000_000_000),
         ]
-        columns = st.columns(3)
-        for number, (field, label, low, high) in enumerate(rows):
-            with columns[number % 3]:
+        columns = [*st.columns(3), *st.columns(3)]  # row by row, which is also their order on a phone
+        for column, (field, label, low, high) in zip(columns, numbers, strict=False):
+            with column:
                 found[field] = controls.number(field, label, low, high, getattr(default, field))
-        with columns[2]:
+        with columns[-1]:
             found["weight_bits"] = controls.choice("weight_bits", "Bits a weight", WEIGHT_BITS, default.weight_bits)
         shown = [field for field, text in texts.items() if text]
         for column, field in zip(st.columns(max(1, len(shown))), shown, strict=False):
@@ -92,12 +91,13 @@ def work_settings(texts: dict[str, str]) -> dict[str, int]:
 def metrics(result: Result) -> None:
     """The first model's numbers, in units of 1024 and below them in units of 1000."""
     row = result.side_by_side().iloc[0]
-    shown = {
-        "Cache": "cache bytes",
-        "A token, no window full": "bytes a token",
-        "One more token now": "bytes of one more token",
-        "If all layers were full": "bytes if all were full",
-    }
+    shown = {"Cache": "cache bytes"}
+    if knees(result.models[0], result.config.convention):
+        shown |= {"A token, no window full": "bytes a token", "One more token now": "bytes of one more token"}
+    else:
+        shown |= {"Each token": "bytes a token"}
+    if row["bytes if all were full"] != row["cache bytes"]:
+        shown |= {"If all layers were full": "bytes if all were full"}
     with st.container(horizontal=True):
         for label, column in shown.items():
             value = int(row[column])
@@ -141,7 +141,8 @@ def with_and_without(result: Result) -> None:
         result.arrays,
     )
     st.info(plain(result.step_reading), icon=":material/menu_book:")
-    st.markdown("The times are the least that the given figures allow, not what a run takes.")
+    copies = " Keys and values count once here, also where several devices hold copies." if config.devices > 1 else ""
+    st.markdown(f"The times are the least that the given figures allow, not what a run takes.{copies}")
     export.table(result.decode_steps(), "pub_step", f"One row a model. {result.step_reading}", result.arrays)
 
 
@@ -238,14 +239,17 @@ def details(result: Result) -> None:
 
 
 def command(config: Config) -> None:
-    """Stored and typed models by name; a file by the command that reads it from disk."""
-    shell = model_choice.command_of(config.texts, config.ask)
+    """The page's numbers again; a file is read from disk, and has a command of its own for its layers and rules."""
+    shell = model_choice.commands(export.command_line("published_models", config), config)
+    if len(shell) > 1:
+        st.caption(
+            "From a shell, with the path of each pasted or uploaded config.json in place of FILE: the same numbers and"
+            " sentences, then one file layer by layer, with its rules."
+        )
+    else:
+        st.caption("The same numbers and sentences from a shell:")
     for line in shell:
-        st.caption("For each configuration that was pasted or uploaded, with FILE in its place:")
         st.code(line, language="bash", wrap_lines=True)
-    named = {field: "" if is_file(getattr(config, field)) else getattr(config, field) for field in SLOTS}
-    if any(named.values()):
-        export.command("published_models", replace(config, **named))
 
 
 nav.header("published_models")

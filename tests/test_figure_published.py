@@ -33,7 +33,7 @@ def test_payload_holds_each_models_bytes_and_marks_knees_and_ends(result):
         (512, size(result.models[2], Ask(512)).bytes),
     ]
     assert list(ends.x) == [131_072, 262_144]
-    assert lines["Gemma-3-27B if all were full"].y[-1] == 62 * result.contexts[-1] * 16 * 256 * 2
+    assert lines["the first, if all were full"].y[-1] == 62 * result.contexts[-1] * 16 * 256 * 2
     assert set(lines["Qwen3.5-27B: fixed state"].y) == {53_477_376}
 
 
@@ -117,3 +117,10 @@ def test_nothing_to_draw_gives_a_figure_with_a_sentence():
     assert "keeps keys and values that grow" in published_layers.conventions(found).layout.annotations[0].text
     full = run(Config(parameters=1_000_000))
     assert "At no context here" in published.sequences(full).layout.annotations[0].text
+
+
+@pytest.mark.parametrize("other", ["", "GPT-2 124M", "Llama-3.1-405B", "layers=1, heads=1, kv_heads=1, head_width=1"])
+def test_the_axis_of_bytes_has_four_to_eight_ticks(other):
+    drawn = published.payload(run(Config(second=other)))
+    low, high = (edge(each for line in drawn.data for each in line.y if each) for edge in (min, max))
+    assert 4 <= sum(low / 8 <= tick <= high * 8 for tick in drawn.layout.yaxis.tickvals) <= 9

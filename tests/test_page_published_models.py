@@ -1,6 +1,8 @@
 """The page of published models through app.py: shown numbers are the engine's, bad input leaves the rest standing."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,8 +129,35 @@ def test_a_pasted_file_is_shown_and_goes_into_the_address():
 
 def test_a_file_beside_a_stored_model_gives_both_commands():
     at = open_page(pub_second=PASTE, pub_second_config=json.dumps(FILE))
-    assert at.code[-2].value.startswith("python -m kvcore size --config FILE")
-    assert at.code[-1].value == "python -m kvcore show published-models"
+    assert at.code[-2].value == 'python -m kvcore show published-models --second "$(cat FILE)"'
+    assert at.code[-1].value.startswith("python -m kvcore size --config FILE")
+
+
+def test_the_command_of_two_files_reads_each_from_its_own(tmp_path):
+    other = FILE | {"num_hidden_layers": 1, "model_type": "it's"}
+    files = {"FILE_1": FILE, "FILE_2": other}
+    at = open_page(pub_model=PASTE, pub_model_config=json.dumps(FILE), pub_third=PASTE,
+                   pub_third_config=json.dumps(other), pub_parameters="7000")  # fmt: skip
+    line = at.code[-2].value
+    for name, content in files.items():
+        (tmp_path / name).write_text(json.dumps(content, indent=2))
+        line = line.replace(name, str(tmp_path / name))
+    shell = subprocess.run(line.replace("python", sys.executable, 1), shell=True, capture_output=True, text=True)
+    assert shell.returncode == 0, shell.stderr
+    short = {name: json.dumps(content, separators=(",", ":")) for name, content in files.items()}
+    assert shell.stdout.startswith(run(Config(short["FILE_1"], third=short["FILE_2"], parameters=7_000)).reading)
+
+
+def test_a_key_keeps_its_small_letter_in_a_refusal():
+    at = open_page(pub_model=PASTE, pub_model_config=json.dumps(FILE | {"num_hidden_layers": -3}))
+    assert at.error[0].value.startswith("The key num_hidden_layers is -3; it must be")
+
+
+def test_numbers_that_windows_alone_set_apart_stand_only_where_there_is_a_window():
+    at = open_page(pub_model="Llama-3.1-8B")
+    assert [metric.label for metric in at.metric] == ["Cache", "Each token"]
+    at = open_page(pub_model="Gemma-3-27B", pub_convention="full")
+    assert [metric.label for metric in at.metric] == ["Cache", "Each token"]
 
 
 def test_a_long_file_is_shown_and_said_to_be_too_long_for_the_address():
@@ -161,6 +190,23 @@ def test_a_bad_file_is_one_sentence_and_everything_else_stands(text, says):
     assert at.info[0].value == run(Config()).answer
     assert at.text_area(key="pub_second_config_text").value == text
     assert len(at.get("plotly_chart")) == 2
+
+
+def test_an_upload_outlives_another_choice_until_it_is_taken_away():
+    at = open_page(pub_model=UPLOAD)
+    at.file_uploader[0].upload("mine.json", json.dumps(FILE).encode(), "application/json")
+    at.run()
+    read = at.info[0].value
+    at.selectbox(key="pub_model").set_value("GPT-2 124M")
+    at.run()
+    assert at.info[0].value != read
+    at.selectbox(key="pub_model").set_value(UPLOAD)
+    at.run()
+    assert at.info[0].value == read
+    assert any("mine.json is still read" in caption.value for caption in at.caption)
+    at.file_uploader[0].upload("other.json", b"{", "application/json")
+    at.run()
+    assert "is not JSON" in at.error[0].value
 
 
 def test_an_upload_says_that_it_is_not_in_the_address_and_is_read():

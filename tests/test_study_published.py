@@ -9,12 +9,13 @@ import pytest
 from kvcore.cli import main
 from kvcore.published.presets import names, preset, stored
 from kvcore.published.sizes import CONVENTIONS, Ask, size
-from kvcore.published.words import decides
+from kvcore.published.words import decides, guessed
 from kvcore.studies import published_curves as curves
 from kvcore.studies.published_fit import weight_bytes
 from kvcore.studies.published_input import compact, described, typed_text
 from kvcore.studies.published_models import Config, run
 from kvcore.studies.published_work import count_in_words
+from kvcore.units import both_units
 
 LLAMA = {
     "model_type": "llama",
@@ -122,6 +123,52 @@ def test_sequences_count_the_fixed_state():
     assert at[1_024] == result.fits[0].sequences.number
     stateless = replace(result.models[0], layers=tuple(replace(x, state_elements=0) for x in result.models[0].layers))
     assert replace(result, models=(stateless,)).sequences()[0] != result.sequences()[0]
+
+
+def test_one_more_is_too_much_by_what_the_memory_lacks():
+    result = run(Config(model="Llama-3.1-8B", parameters=8_030, memory=80))
+    (found,) = result.fits
+    one = 32 * 131_072 * 8 * 256 * 2
+    over = found.weights + (found.sequences.number + 1) * one - 80 * 2**30
+    assert 0 < over < one
+    assert f"; one more would be {both_units(over)} too much." in result.fits_reading
+
+
+def test_a_memory_in_which_not_one_fits_is_said_so():
+    assert "not one sequence of 128 Ki tokens fits into 4 GiB; one would be 12 GiB (12.9 GB) too much." in (
+        run(Config(model="Llama-3.1-8B", memory=4)).fits_reading
+    )
+    tight = run(Config(model="Llama-3.1-8B", memory=1, batch=1_000_000))
+    assert tight.fits_reading.endswith("Each of 1,000,000 sequences cannot hold even 1 token.")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("layers=1, heads=1, kv_heads=1", "Its only layer keeps everything: at"),
+        ("layers=1, window=8", "Its only layer stops at 8 tokens: at"),
+        ("layers=2, window=8, full_every=2", "1 of 2 layers keeps everything; the other stops at 8 tokens: at"),
+        ("layers=3, window=8, full_every=3", "1 of 3 layers keeps everything; the other 2 stop at 8 tokens: at"),
+        ("layers=5, window=8, full_every=3", "1 of 5 layers keeps everything; the other 4 stop at 8 tokens: at"),
+    ],
+)
+def test_one_layer_and_several_have_their_own_verbs(text, says):
+    result = run(Config(model=text))
+    assert says in result.answer
+    assert "1 full holds" in result.layers_reading or "1 of" not in says
+
+
+def test_a_family_that_is_not_known_is_said_beside_its_size():
+    shape = {"num_hidden_layers": 4, "num_attention_heads": 8, "hidden_size": 512}
+    said = "The family of config.json (zorblax) is not known here, so the generic rule reads its file."
+    assert said in run(Config(json.dumps(shape | {"model_type": "zorblax"}))).answer
+    for known in (json.dumps(shape | {"model_type": "llama"}), "layers=4", *names()):
+        assert guessed(described(known)) == ""
+
+
+def test_a_shape_that_only_the_family_has_is_said_beside_the_size():
+    said = "The file of config.json (llama) holds no num_hidden_layers and no num_attention_heads; what the family"
+    assert said in run(Config('{"model_type": "llama", "hidden_size": 512}')).answer
 
 
 def test_weights_that_leave_nothing_are_a_sentence():

@@ -31,7 +31,7 @@ def payload(result: Result) -> go.Figure:
     first, ask = result.models[0], result.config.ask
     full = [context * curves.if_all_full(first, ask) // ask.context for context in result.contexts]
     if full[-1] > lines[0][-1] > 0:
-        name = "if all were full" if len(result.models) == 1 else f"{first.name} if all were full"
+        name = "if all were full" if len(result.models) == 1 else "the first, if all were full"
         style = {"color": COLOR["muted"], "width": 2, "dash": "dot"}
         traces.append(_line(name, result.contexts, full, both_units, style))
     traces += _states(result)
@@ -125,10 +125,10 @@ def _marks(result: Result, lines: Sequence[Sequence[int]]) -> list[dict]:
 
 
 def _bytes_axis(values: Sequence[int]) -> dict:
-    """A log axis with ticks at powers of 1024 and, where there is room, at 32 times those."""
+    """A log axis with ticks at powers of two, eight at most."""
     drawn = [each for each in values if each]
     low, high = min(drawn).bit_length() - 1, max(drawn).bit_length()
-    step = 5 if high - low < 26 else 10
+    step = next(each for each in (1, 2, 3, 5, 10, 20, 40) if high - low <= 7 * each or each == 40)
     ticks = [1 << power for power in range(step * (low // step), high + step, step)]
     axis = {"title": {"text": "K/V cache"}, "type": "log", "zeroline": False}
     return axis | {"tickvals": [float(tick) for tick in ticks], "ticktext": [short_bytes(tick) for tick in ticks]}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kvcore.published.layer import Description
 from kvcore.published.sizes import CONVENTIONS, Size, bytes_per_token
-from kvcore.published.words import decides
+from kvcore.published.words import decides, guessed
 from kvcore.studies import published_curves as curves
 from kvcore.studies.published_fit import Fits
 from kvcore.units import both_units, context_in_words, plural, short_bytes
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def answer(result: Result) -> str:
     """What decides each model's cache, one paragraph a model, and which keeps least."""
-    said = [f"{model.name}: {decides(model, result.config.ask)}" for model in result.models]
+    said = [f"{model.name}: {decides(model, result.config.ask)} {guessed(model)}".strip() for model in result.models]
     return "\n\n".join([*said, *_least(result)])
 
 
@@ -109,11 +109,14 @@ def layers(model: Description, size: Size) -> str:
             return f"{model.name}: its only layer is {kind} and keeps {both_units(size.bytes)}."
         return f"{model.name}: all {model.n_layers:,} layers are {kind} and keep {_each(size)}."
     listed = ", ".join(
-        f"the {model.kinds[kind]} {kind} {100 * each / size.bytes:.3g} % of the bytes" for kind, each in holding.items()
+        f"the {model.kinds[kind]} {kind} {'hold' if model.kinds[kind] > 1 else 'holds'}"
+        f" {100 * each / size.bytes:.3g} % of the bytes"
+        for kind, each in holding.items()
     )
-    rest = [f"{count} {kind}" for kind, count in model.kinds.items() if kind not in holding]
-    none = f"; {' and '.join(rest)} keep nothing that grows" if rest else ""
-    return f"{model.name}: of {plural(model.n_layers, 'layer')}, {listed}{none}."
+    rest = {kind: count for kind, count in model.kinds.items() if kind not in holding}
+    keep = "keeps" if sum(rest.values()) == 1 else "keep"
+    none = f"; {' and '.join(f'{count} {kind}' for kind, count in rest.items())} {keep} nothing that grows"
+    return f"{model.name}: of {plural(model.n_layers, 'layer')}, {listed}{none if rest else ''}."
 
 
 def _each(size: Size) -> str:
@@ -135,14 +138,19 @@ def _fit(model: Description, found: Fits, result: Result) -> str:
     unknown = any(layer.state_elements is None for layer in model.layers)
     many = f"{plural(found.sequences.number, 'sequence')} of {context_in_words(ask.context)}"
     fitting = "fits" if found.sequences.number == 1 else "fit"
+    if not found.sequences.number:
+        many, fitting = f"not one sequence of {context_in_words(ask.context)}", "fits"
     said = f"{model.name}: {weights}, {many} {fitting} into {short_bytes(found.memory)}"
     if found.sequences.unbounded:
         return f"{model.name}: what it keeps is so small that no number of sequences counted here fills the memory."
     said += " (its fixed state, whose size is not known, left out)" if unknown else ""
-    said += f"; one more would take {both_units(found.sequences.next_bytes)}"
+    over = both_units(found.weights + found.sequences.next_bytes - found.memory)
+    said += f"; one{' more' if found.sequences.number else ''} would be {over} too much"
     each = "One sequence" if ask.batch == 1 else f"Each of {plural(ask.batch, 'sequence')}"
     if found.longest.unbounded:
         return f"{said}. {each} fits, however long it grows."
+    if not found.longest.number:
+        return f"{said}. {each} cannot hold even 1 token."
     grows = f"{said}. {each} may hold {plural(found.longest.number, 'token')}"
     if model.max_context and found.longest.number > model.max_context:
         grows += f", more than the {model.max_context:,} of its file"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from urllib.parse import quote
 
 import streamlit as st
@@ -9,7 +10,8 @@ import streamlit as st
 from kvcore.published.file import MOST_BYTES
 from kvcore.published.presets import names
 from kvcore.studies.published_input import TYPED, compact, described, is_file, typed_text
-from pages.common.controls import Controls, refuse
+from kvcore.studies.published_models import Config
+from pages.common.controls import Controls, plain, refuse
 
 TYPE, PASTE, UPLOAD, NONE = "type an architecture", "paste a config.json", "upload a config.json", "none"
 
@@ -49,7 +51,8 @@ def given(controls: Controls, field: str, chosen: str) -> str:
         if text:
             described(text)
     except ValueError as error:
-        refuse(error)
+        key = str(error).partition(" ")[0]
+        refuse(ValueError(f"the key {error}") if "_" in key else error)  # a key keeps its small first letter
         return ""
     return text
 
@@ -100,17 +103,33 @@ def _pasted(controls: Controls, field: str) -> str:
 
 
 def _uploaded(controls: Controls, field: str) -> str:
+    """The uploader, whose file stays for the session: another choice of model, or another page, does not lose it."""
+    key = controls.key(f"{field}_file")
+    kept = f"{key}_kept"
     file = st.file_uploader(
-        "A config.json of up to 1 MB", type="json", key=controls.key(f"{field}_file"), max_upload_size=1
+        "A config.json of up to 1 MB",
+        type="json",
+        key=key,
+        max_upload_size=1,
+        on_change=lambda: st.session_state.pop(kept, None),
     )
-    if file is None:
+    if file is not None:
+        st.session_state[kept] = (file.name, file.getvalue())
+    elif kept in st.session_state:
+        st.caption(f"{plain(st.session_state[kept][0])} is still read; another upload takes its place.")
+    if kept not in st.session_state:
         st.caption("What you upload is read as data, and is not part of the address.")
         return ""
-    return compact(file.getvalue())
+    return compact(st.session_state[kept][1])
 
 
-def command_of(texts: tuple[str, ...], ask) -> list[str]:
-    """The commands for models that are given as files, which a shell reads from disk."""
+def commands(line: str, config: Config) -> list[str]:
+    """`line`, in which the shell reads from disk what was given as a file; where there is one, also its own command."""
+    files = [text for text in dict.fromkeys(config.texts) if is_file(text)]
+    if not files:
+        return [line]
+    for number, text in enumerate(files, start=1):
+        line = line.replace(shlex.quote(text), f'"$(cat {"FILE" if len(files) == 1 else f"FILE_{number}"})"')
+    ask = config.ask
     flags = f"--context {ask.context} --batch {ask.batch} --format {ask.format} --convention {ask.convention}"
-    flags += f" --devices {ask.devices}"
-    return [f"python -m kvcore size --config FILE {flags}"] if any(map(is_file, texts)) else []
+    return [line, f"python -m kvcore size --config FILE {flags} --devices {ask.devices}"]
