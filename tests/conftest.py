@@ -2,10 +2,12 @@
 
 import torch
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 settings.register_profile("untimed", deadline=None)  # machines are shared: no test fails for being slow
 settings.load_profile("untimed")
-torch.set_num_threads(1)  # the tests' tensors are small; more threads only wait for each other
+torch.set_num_threads(1)  # the tests' arrays are small; more threads only wait for each other
+threadpool_limits(1)
 
 LONGEST = (
     "test_browser.py", "test_transformers_bridge.py", "test_config_values.py", "test_foreign.py", "test_verify.py",

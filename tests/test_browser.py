@@ -113,8 +113,7 @@ def reading(page: Page) -> str:
     return page.get_by_test_id("stAlert").first.inner_text()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1280, 390])
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 def test_each_page_opens_without_an_error_or_sideways_scrolling(browser, address, width, scheme):
     for name in PAGES:
         page, wrong = visit(browser, f"{address}/{name}", width, scheme)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from kvcore.published.layer import Description
 from kvcore.published.sizes import CONVENTIONS, Size, bytes_per_token
 from kvcore.published.words import decides, guessed
+from kvcore.published.work import parameters
 from kvcore.studies import published_curves as curves
 from kvcore.studies.published_fit import Fits
 from kvcore.units import both_units, context_in_words, plural, short_bytes
@@ -134,7 +135,11 @@ def _fit(model: Description, found: Fits, result: Result) -> str:
     ask = result.config.ask
     if found.sequences is None:
         return f"{model.name}: weights of {both_units(found.weights)} leave nothing of {short_bytes(found.memory)}."
-    weights = f"beside {both_units(found.weights)} of weights" if found.weights else "with no weights counted"
+    weights = (
+        f"beside {both_units(found.weights)} of weights"
+        if found.weights
+        else f"with no weights counted{_weights_there_are(model)}"
+    )
     unknown = any(layer.state_elements is None for layer in model.layers)
     many = f"{plural(found.sequences.number, 'sequence')} of {context_in_words(ask.context)}"
     fitting = "fits" if found.sequences.number == 1 else "fit"
@@ -155,6 +160,12 @@ def _fit(model: Description, found: Fits, result: Result) -> str:
     if model.max_context and found.longest.number > model.max_context:
         grows += f", more than the {model.max_context:,} of its file"
     return f"{grows}."
+
+
+def _weights_there_are(model: Description) -> str:
+    """How many parameters the visitor could count, where the shapes tell."""
+    known = parameters(model)
+    return f" (its matrices hold {round(known / 1e6):,} million parameters)" if known else ""
 
 
 def conventions(model: Description, result: Result) -> str:
