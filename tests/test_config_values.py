@@ -7,9 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kvcore.published.describe import describe
-from kvcore.published.families import REMOTE
 from kvcore.published.formats import FORMATS
-from kvcore.published.reader import library
+from kvcore.published.reader import REMOTE, library
 from kvcore.published.sizes import CONVENTIONS, Ask, size
 from kvcore.size_command import lines, to_json
 

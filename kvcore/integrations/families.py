@@ -56,7 +56,7 @@ def _layer_kinds(config_class: type, depth_name: str) -> list[str] | None:
         return None
     try:
         made = {depth: list(config_class(**{depth_name: depth}).layer_types) for depth in LENGTHS}
-    except Exception:
+    except Exception:  # whatever a configuration class raises for what it does not take
         return []
     longest = made[max(LENGTHS)]
     for period in range(1, 17):
@@ -72,7 +72,7 @@ def _null_heads(config_class: type, names: dict[str, str]) -> str | None:
     heads = names.get("num_attention_heads", "num_attention_heads")
     try:
         made = config_class(num_key_value_heads=None, **{heads: 16})
-    except Exception:
+    except Exception:  # whatever a configuration class raises for what it does not take
         return "refused"
     return "heads" if made.num_key_value_heads == 16 else None
 
@@ -86,7 +86,7 @@ def text_types() -> Iterator[tuple[str, str]]:
     for name in sorted(types - {*ENCODERS}):
         try:
             yield name, CONFIG_MAPPING[name]().get_text_config(decoder=True).model_type
-        except Exception:
+        except Exception:  # whatever a configuration class raises for what it does not take
             continue
 
 

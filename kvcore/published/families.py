@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 from kvcore.published.heads import Heads, Latent
-from kvcore.published.kinds import NEMOTRON_DEFAULT, WINDOW_UNLESS_OFF
 from kvcore.published.layer import GROWING, Layer
+from kvcore.published.patterns import NEMOTRON_DEFAULT, WINDOW_UNLESS_OFF
 from kvcore.published.reader import MISSING, MOST, Reader, short, whole_number
-from kvcore.published.reader import REMOTE as REMOTE
 
 WITHOUT_ATTENTION = ("mamba", "mamba2", "falcon_mamba", "rwkv", "xlstm")
 

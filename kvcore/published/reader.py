@@ -68,7 +68,10 @@ class Reader:
         self.null_kv_heads = family.get("null_kv_heads") if family else None
 
     def told(self, fact: str, value: object, how: str, why: str) -> None:
-        self.rules.append(Rule(fact, value, how, why))
+        """A rule for the account; one that is there already is not told twice."""
+        rule = Rule(fact, value, how, why)
+        if rule not in self.rules:
+            self.rules.append(rule)
 
     def name_in_file(self, key: str) -> str | None:
         """The name under which the file holds this key, its own name first; None where it does not."""
